@@ -1,0 +1,6 @@
+"""What a job is: pure values and rules. Nothing here does any I/O but reading settings and the clock.
+
+Reading order: `job.py` and `lifecycle.py` (what a job is and how it moves), `rank.py`, `gates.py` and `pick.py`
+(which job runs next), `retry.py`, `rates.py` and `breaker.py` (when it may run again), `codec.py` (how arguments
+travel), `intake.py`, `names.py` and `limits.py` (what may enter), `settings.py`, `errors.py`, `events.py`.
+"""

@@ -1,0 +1,237 @@
+"""Every error Windlass raises, in one tree, each with a stable code and a way out.
+
+```
+WindlassError                     code
+├── ConfigError                   WL100   settings, URLs, the machine
+│   ├── BadSetting                WL101
+│   ├── BadUrl                    WL102
+│   ├── UnknownScheme             WL103
+│   ├── MissingExtra              WL104
+│   └── UnsupportedPlatform       WL105
+├── InputError                    WL200   what a caller handed over
+│   ├── BadName                   WL201
+│   ├── BadValue                  WL202
+│   ├── NotSerialisable           WL203
+│   ├── TooLarge                  WL204
+│   ├── WrongType                 WL205
+│   └── UnknownParent             WL206
+├── StoreError                    WL300   the place where jobs live
+│   ├── StoreUnavailable          WL301
+│   ├── StoreClosed               WL302
+│   ├── NotWritable               WL303
+│   ├── NotADatabase              WL304
+│   ├── SchemaTooNew              WL305
+│   ├── StoreCorrupt              WL306
+│   ├── StoreFull                 WL307
+│   ├── UnsafeFile                WL308
+│   └── StoreReplaced             WL309
+├── WorkerError                   WL400   a worker's standing in the store
+│   ├── WorkerGone                WL401
+│   ├── TicketOutOfOrder          WL402
+│   └── LeaseExpired              WL403
+└── JobError                      WL500   one job
+    ├── JobNotFound               WL501
+    └── CorruptRecord             WL502
+```
+
+An error is one sentence that says what is wrong and one that says what to do next. The code is what
+scripts, REST bodies and exit statuses rely on; the words may change.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class WindlassError(Exception):
+    """Root of the tree. `message` says what is wrong, `todo` what to do next, `code` never changes."""
+
+    code: ClassVar[str] = "WL000"
+
+    def __init__(self, message: str, todo: str = "") -> None:
+        super().__init__(message, todo)
+        self.message = message
+        self.todo = todo
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.todo}" if self.todo else self.message
+
+
+class ConfigError(WindlassError):
+    """Settings, URLs or the machine do not allow what was asked."""
+
+    code = "WL100"
+
+
+class BadSetting(ConfigError):
+    """A setting has a value that cannot be used, or a name that does not exist."""
+
+    code = "WL101"
+
+
+class BadUrl(ConfigError):
+    """An engine URL cannot be read."""
+
+    code = "WL102"
+
+
+class UnknownScheme(ConfigError):
+    """An engine URL names an engine that this version does not have."""
+
+    code = "WL103"
+
+
+class MissingExtra(ConfigError):
+    """A feature needs a package that is not installed."""
+
+    code = "WL104"
+
+
+class UnsupportedPlatform(ConfigError):
+    """This operating system cannot give the guarantees the engine promises."""
+
+    code = "WL105"
+
+
+class InputError(WindlassError):
+    """A value handed over by a caller is refused; nothing was stored."""
+
+    code = "WL200"
+
+
+class BadName(InputError):
+    """A name of a task, queue, lane, gate, tag or key has a form that is not allowed."""
+
+    code = "WL201"
+
+
+class BadValue(InputError):
+    """A value lies outside what is allowed."""
+
+    code = "WL202"
+
+
+class NotSerialisable(InputError):
+    """An argument or result has no form that can be stored."""
+
+    code = "WL203"
+
+
+class TooLarge(InputError):
+    """A payload, result or note is larger than its limit."""
+
+    code = "WL204"
+
+
+class WrongType(InputError):
+    """Stored arguments do not fit the annotations of the function that reads them."""
+
+    code = "WL205"
+
+
+class UnknownParent(InputError):
+    """A job names a parent that is not in the store."""
+
+    code = "WL206"
+
+
+class StoreError(WindlassError):
+    """The store cannot do what was asked."""
+
+    code = "WL300"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached now; the outcome of the call is unknown, repeating it is safe."""
+
+    code = "WL301"
+
+
+class StoreClosed(StoreError):
+    """The engine has not been opened, or has been closed."""
+
+    code = "WL302"
+
+
+class NotWritable(StoreError):
+    """The store's file or folder cannot be written by this user."""
+
+    code = "WL303"
+
+
+class NotADatabase(StoreError):
+    """The file exists and is something else."""
+
+    code = "WL304"
+
+
+class SchemaTooNew(StoreError):
+    """The store was migrated by a newer Windlass; this process must stop."""
+
+    code = "WL305"
+
+
+class StoreCorrupt(StoreError):
+    """The store fails its integrity check."""
+
+    code = "WL306"
+
+
+class StoreFull(StoreError):
+    """There is no room left; the call changed nothing."""
+
+    code = "WL307"
+
+
+class UnsafeFile(StoreError):
+    """A file of the store is a link or belongs to somebody else."""
+
+    code = "WL308"
+
+
+class StoreReplaced(StoreError):
+    """The store's file was moved, deleted or replaced while it was open."""
+
+    code = "WL309"
+
+
+class WorkerError(WindlassError):
+    """The worker may not do this now."""
+
+    code = "WL400"
+
+
+class WorkerGone(WorkerError):
+    """The store holds no card of this worker: it never announced itself, or was swept."""
+
+    code = "WL401"
+
+
+class TicketOutOfOrder(WorkerError):
+    """A claim carried a ticket older than the worker's last one."""
+
+    code = "WL402"
+
+
+class LeaseExpired(WorkerError):
+    """The worker's lease has run out; it must renew before it may claim."""
+
+    code = "WL403"
+
+
+class JobError(WindlassError):
+    """Something is wrong with one job."""
+
+    code = "WL500"
+
+
+class JobNotFound(JobError):
+    """No job of this id: it never was, or retention removed it."""
+
+    code = "WL501"
+
+
+class CorruptRecord(JobError):
+    """A stored record fails its checksum or cannot be read; it is set aside."""
+
+    code = "WL502"

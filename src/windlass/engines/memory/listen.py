@@ -1,0 +1,80 @@
+"""listen and signal: sleeping until there is something to do. A hint may be lost; the store is the truth."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+from windlass.core.job import ENDED
+from windlass.engines.memory.store import Store
+from windlass.engines.protocol import Hint, Interest
+
+
+class Ear:
+    """One listening call."""
+
+    def __init__(self, owner: object, interest: Interest, lock: threading.RLock) -> None:
+        self.owner = owner
+        self.interest = interest
+        self.hints: list[Hint] = []
+        self.bell = threading.Condition(lock)
+
+    def hears(self, hint: Hint) -> bool:
+        interest = self.interest
+        match hint.kind:
+            case "work":
+                return interest.queues is None or hint.queue in interest.queues
+            case "end":
+                return hint.id in interest.ends
+            case "order":
+                return interest.worker is not None and hint.id == interest.worker
+            case "closed":
+                return True
+
+
+class Switchboard:
+    """Rings those who listen: one idle worker for work, everybody concerned for the rest."""
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._ears: list[Ear] = []
+
+    def signal(self, hints: Iterable[Hint]) -> None:
+        for hint in hints:
+            for ear in self._ears:
+                if ear.hears(hint) and not (hint.kind == "work" and ear.hints):
+                    ear.hints.append(hint)
+                    ear.bell.notify()
+                    if hint.kind == "work":
+                        break
+
+    def close(self, owner: object) -> None:
+        """Wakes those who listen through an engine that closes, and nobody else."""
+        for ear in self._ears:
+            if ear.owner is owner:
+                ear.hints.append(Hint(kind="closed"))
+                ear.bell.notify()
+
+    def listen(self, owner: object, store: Store, interest: Interest, timeout_s: float) -> list[Hint]:
+        ear = Ear(owner, interest, self._lock)
+        ear.hints += missed(store, interest)
+        self._ears.append(ear)
+        try:
+            if not ear.hints:
+                ear.bell.wait(timeout_s)
+            return ear.hints
+        finally:
+            self._ears.remove(ear)
+
+
+def missed(store: Store, interest: Interest) -> Sequence[Hint]:
+    """What happened between the listener's last look and now, so that nobody sleeps on it."""
+    hints = [
+        Hint(kind="end", id=job_id)
+        for job_id in interest.ends
+        if (row := store.rows.get(job_id)) is None or row.state in ENDED
+    ]
+    desk = store.desks.get(interest.worker) if interest.worker is not None else None
+    if desk is not None and interest.queues != () and desk.looked not in (-1, store.version):
+        hints.append(Hint(kind="work"))
+    return hints

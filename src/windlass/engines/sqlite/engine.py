@@ -1,0 +1,458 @@
+"""The sqlite engine: jobs in a file, safe from kill -9 and power cuts, shared by all processes of one host.
+
+An acknowledged write has been synced to the disk (WAL, synchronous=FULL). Writes are gathered into group commits
+(`commit.py`) behind a lock that nothing in the process can take away (`gate.py`); reads go beside them (`readers.py`).
+A worker is alive while it holds its lock (`owners.py`); sleepers are woken through FIFOs (`listen.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from windlass.core.clock import Clock, SystemClock
+from windlass.core.errors import BadValue, StoreClosed, StoreCorrupt, StoreFull
+from windlass.core.ids import JobId, WorkerId
+from windlass.core.intake import check_jobs
+from windlass.core.job import Attempt, Job, LogLine, Progress, State
+from windlass.core.limits import MIB, Limits
+from windlass.engines.protocol import (
+    ALL_PARTS,
+    BATCH,
+    Amended,
+    Amendment,
+    Beat,
+    Bucket,
+    Capabilities,
+    Card,
+    Claims,
+    Count,
+    Fact,
+    Hint,
+    Interest,
+    Note,
+    Opened,
+    Order,
+    Orders,
+    Page,
+    Part,
+    Put,
+    Query,
+    Receipt,
+    Settlement,
+    Sweep,
+    Swept,
+    Tally,
+    TallyQuery,
+    Verdict,
+    Written,
+    check_notes,
+    check_puts,
+    check_settlements,
+)
+from windlass.engines.sqlite import claim, connection, facts, insert, renew, search, settle, sweep
+from windlass.engines.sqlite.commit import Committer, Tx
+from windlass.engines.sqlite.connection import Database
+from windlass.engines.sqlite.files import (
+    Paths,
+    Presence,
+    Reserve,
+    check_platform,
+    network_file_system,
+    open_safely,
+)
+from windlass.engines.sqlite.gate import Gate
+from windlass.engines.sqlite.listen import Bells
+from windlass.engines.sqlite.owners import Owners
+from windlass.engines.sqlite.readers import Readers
+from windlass.engines.sqlite.rows import WIDTH, Row, job_of
+from windlass.engines.sqlite.statements import SCHEMA, sql
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+CLOCK_BEHIND_US = 60_000_000
+DISK_FLOOR = 32 * MIB
+DISK_RESERVE = 4 * MIB
+
+_attempt = msgspec.json.Decoder(Attempt).decode
+_card = msgspec.json.Decoder(Card).decode
+
+
+class Hands:
+    """Everything an open engine holds; a forked child lets go of it all and opens its own."""
+
+    def __init__(self, paths: Paths, clock: Callable[[], Clock], reserve_bytes: int) -> None:
+        self.paths = paths
+        self.gate = Gate(paths)
+        try:
+            self.presence = Presence(paths)
+        except BaseException:
+            self.gate.close()
+            raise
+        self.reserve = Reserve(paths, reserve_bytes)
+        self.owners = Owners(paths)
+        self.bells = Bells(paths)
+        self.readers = Readers(paths, self.gate)
+        self.committer = Committer(paths, self.gate, self.reserve, clock)
+
+    def close(self, *, clean: bool = True) -> None:
+        # Listeners first, then readers, then the writer: nobody is left waiting for one who has gone.
+        self.bells.close()
+        self.readers.close()
+        self.committer.close()
+        self.owners.close()
+        with self.gate.held():
+            self.presence.leave(clean=clean)
+        self.gate.close()
+
+    def forget(self) -> None:
+        """In a forked child: locks by flock are the parent's, and must not outlive it here.
+
+        A copy of the gate's descriptor would keep the gate shut for ever if the parent died in a commit.
+        """
+        self.owners.forget()
+        self.presence.forget()
+        self.gate.close()
+
+
+_graveyard: list[Hands] = []
+"""What a forked child inherited: never used and never closed, because closing would act for the parent."""
+_engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
+
+
+class SqliteEngine:
+    """Jobs in one file."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        limits: Limits | None = None,
+        *,
+        death: Literal["lock", "lease"] = "lock",
+        disk_floor: int = DISK_FLOOR,
+        disk_reserve: int = DISK_RESERVE,
+    ) -> None:
+        self.capabilities = Capabilities(name="sqlite", settle="atomic", death=death, durable="host", processes=True)
+        self._path = path
+        self._limits = limits or Limits()
+        self._clock: Clock = SystemClock()
+        self._disk_floor = disk_floor
+        self._disk_reserve = disk_reserve
+        self._hands: Hands | None = None
+        self._reopen = False
+        self._told_behind = False
+        self._looked: dict[WorkerId, int] = {}
+        _engines.add(self)
+
+    # ── open, close ─────────────────────────────────────────────────────────────────────────────────────
+
+    def open(self) -> Opened:
+        if self._hands is not None:
+            return Opened(schema=SCHEMA)
+        check_platform()
+        paths = Paths(self._path)
+        paths.prepare()
+        hands = Hands(paths, lambda: self._clock, self._disk_reserve)
+        notices: list[str] = []
+        unclean = True
+        try:
+            with hands.gate.held():
+                unclean = hands.presence.enter()
+                hands.committer.open()
+                if unclean:
+                    self._check(paths)
+                    notices.append(f"{paths.database} was not closed cleanly; its integrity check passed.")
+        except BaseException:
+            hands.close(clean=not unclean)
+            raise
+        hands.reserve.keep(paths.free_bytes() - self._disk_floor)
+        kind = network_file_system(paths.database)
+        if kind is not None:
+            notices.append(
+                f"{paths.database} lies on a network file system ({kind}); SQLite is only safe on a local disk. "
+                "Move the store, or use a server engine."
+            )
+        for notice in notices:
+            log.warning("%s", notice)
+        self._hands, self._reopen = hands, False
+        return Opened(schema=SCHEMA, notices=tuple(notices))
+
+    def _check(self, paths: Paths) -> None:
+        """After an unclean end: the whole file is looked at before anybody writes to it."""
+        checker = connection.connect(paths)
+        try:
+            with connection.translated(paths):
+                found = [str(line) for (line,) in checker.execute("PRAGMA quick_check(3)").fetchall()]
+        finally:
+            checker.close()
+        if found != ["ok"]:
+            raise StoreCorrupt(
+                f"{paths.database} fails its integrity check: {'; '.join(found)}.",
+                "Stop all workers and restore a backup; keep the damaged file for study.",
+            )
+
+    def close(self) -> None:
+        hands, self._hands = self._hands, None
+        self._reopen = False
+        if hands is not None:
+            hands.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: what the parent holds is let go unclosed; the next verb opens anew."""
+        hands, self._hands = self._hands, None
+        if hands is not None:
+            hands.forget()
+            _graveyard.append(hands)
+            self._reopen = True
+            self._looked = {}
+
+    def _held(self) -> Hands:
+        if self._hands is None:
+            if not self._reopen:
+                raise StoreClosed("The sqlite engine is not open.", "Call open() first.")
+            self.open()
+        assert self._hands is not None
+        return self._hands
+
+    def _write(self, work: Callable[[Tx], R], *, essential: bool = True) -> R:
+        """One atomic step, on the disk when this returns; whoever waits for what it brought is rung."""
+        hands = self._held()
+        result, hints = hands.committer.write(work, essential=essential)
+        hands.bells.signal(hints)
+        self._watch_clock(hands.committer.order)
+        return result
+
+    def _read(self, look: Callable[[Database], R]) -> R:
+        return self._held().readers.read(look)
+
+    def _watch_clock(self, order: int) -> None:
+        behind_us = order - self._clock.now_us()
+        if behind_us > CLOCK_BEHIND_US and not self._told_behind:
+            self._told_behind = True
+            log.warning("The clock is %.0f s behind the store's own count.", behind_us / 1e6)
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def insert(self, jobs: Sequence[Job], /) -> list[Receipt]:
+        check_jobs(jobs, self._limits)
+        self._check_room()
+        receipts: list[Receipt] = []
+        stand_ins: dict[JobId, JobId] = {}
+        checked = len(jobs) > BATCH
+        if checked:
+            # Edges may point anywhere in the whole list, so they are looked at before its first part goes in.
+            self._read(lambda db: insert.check_parents(db, jobs))
+        for start in range(0, len(jobs), BATCH):
+            part = jobs[start : start + BATCH]
+            receipts += self._write(
+                lambda tx, part=part: insert.insert(tx, part, self._limits, stand_ins, checked=checked), essential=False
+            )
+        return receipts
+
+    def _check_room(self) -> None:
+        hands = self._held()
+        free = hands.paths.free_bytes()
+        if free < self._disk_floor:
+            raise StoreFull(
+                f"Only {free // MIB} MiB are left on the disk of {hands.paths.database}; "
+                f"new jobs are refused below {self._disk_floor // MIB} MiB.",
+                "Free some space, then send again.",
+            )
+
+    def claim(self, order: Order, /) -> Claims:
+        leased = self.capabilities.death == "lease"
+
+        def work(tx: Tx) -> tuple[Claims, int]:
+            return claim.claim(tx, order, self._limits, leased=leased), tx.commits
+
+        claims, commits = self._write(work)
+        self._looked[order.worker] = commits
+        return claims
+
+    def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
+        self._held()
+        check_settlements(settlements, self._limits)
+        verdicts: list[Verdict] = []
+        for start in range(0, len(settlements), BATCH):
+            part = settlements[start : start + BATCH]
+            verdicts += self._write(lambda tx, part=part: settle.settle(tx, part, self._limits))
+        return verdicts
+
+    def renew(self, beat: Beat, /) -> Orders:
+        worker, hands = beat.card.worker, self._held()
+        by_lock = self.capabilities.death == "lock"
+        if by_lock and beat.beat == 0:
+            hands.owners.hold(worker)
+        orders = self._write(lambda tx: renew.renew(tx, beat))
+        if by_lock and (orders.gone or (beat.bye and not orders.claims)):
+            hands.owners.release(worker)
+        return orders
+
+    def note(self, notes: Sequence[Note], /) -> list[Verdict]:
+        check_notes(notes, self._limits)
+        return self._write(lambda tx: settle.note(tx, notes, self._limits))
+
+    def sweep(self, sweep_: Sweep, /) -> Swept:
+        hands = self._held()
+        hands.reserve.keep(hands.paths.free_bytes() - self._disk_floor)
+        known: set[WorkerId] = set()
+
+        def judge(tx: Tx) -> list[WorkerId]:
+            if self.capabilities.death == "lease":
+                return sweep.by_lease(tx, sweep_.worker)
+            cards = tx.run(sql("card_all")).fetchall()
+            dead = [worker for (worker, _, _, _, lost) in cards if not lost and hands.owners.is_dead(worker)]
+            known.update(worker for (worker, *_) in cards)
+            known.difference_update(dead)
+            return dead
+
+        swept = self._write(lambda tx: sweep.sweep(tx, sweep_, self._limits, judge))
+        if self.capabilities.death == "lock":
+            hands.owners.bury_strays(known)
+        hands.bells.clear_strays()
+        return swept
+
+    # ── looking and steering ────────────────────────────────────────────────────────────────────────────
+
+    def fetch(
+        self, ids: Sequence[JobId], /, parts: frozenset[Part] = ALL_PARTS, log_after: int = 0
+    ) -> list[Job | None]:
+        now_us = self._clock.now_us()
+
+        def look(db: Database) -> list[Job | None]:
+            return [_fetch(db, job_id, parts, log_after, now_us) for job_id in ids]
+
+        return self._read(look)
+
+    def search(self, query: Query, /) -> Page:
+        return self._read(lambda db: search.search(db, query, self._clock.now_us()))
+
+    def amend(self, amendment: Amendment, /) -> Amended:
+        if len(amendment.ids) > BATCH:
+            raise BadValue(f"{len(amendment.ids)} jobs are too many for one change.", f"Name {BATCH} at a time.")
+        return self._write(lambda tx: search.amend(tx, amendment, self._limits))
+
+    def tally(self, query: TallyQuery, /) -> Tally:
+        return self._read(lambda db: _tally(db, query))
+
+    # ── facts and hints ─────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, keys: Sequence[str], /) -> list[Fact | None]:
+        now_us = self._clock.now_us()
+        return self._read(lambda db: [facts.read(db, key, now_us) for key in keys])
+
+    def write(self, puts: Sequence[Put], /) -> list[Written]:
+        check_puts(puts, self._limits)
+        return self._write(lambda tx: facts.write(tx, puts, self._limits))
+
+    def listen(self, interest: Interest, timeout_s: float, /) -> list[Hint]:
+        hands = self._held()
+        return hands.bells.listen(interest, timeout_s, lambda: self._missed(interest))
+
+    def _missed(self, interest: Interest) -> list[Hint]:
+        """What happened between the listener's last look and now, so that nobody sleeps on it."""
+        if self._hands is None:
+            return []
+        ends = msgspec.json.encode([job_id.hex() for job_id in interest.ends]).decode()
+        queues = None if interest.queues is None else msgspec.json.encode(interest.queues).decode()
+        looked = self._looked.get(interest.worker or b"")
+
+        def look(db: Database) -> list[Hint]:
+            hints: list[Hint] = []
+            if interest.ends:
+                found = db.execute(sql("ended_among"), (ends,)).fetchall()
+                hints += [Hint(kind="end", id=bytes.fromhex(str(text))) for (text,) in found]
+            moved = looked is not None and db.execute(sql("meta_commits")).get != looked
+            if interest.queues != () and moved and db.execute(sql("work_waits"), (queues,)).fetchone() is not None:
+                hints.append(Hint(kind="work"))
+            return hints
+
+        return self._read(look)
+
+    def signal(self, hints: Sequence[Hint], /) -> None:
+        self._held().bells.signal(hints)
+
+    # ── beyond the protocol ─────────────────────────────────────────────────────────────────────────────
+
+    def kill_for_tests(self, worker: WorkerId) -> None:
+        """What the kernel does when a worker dies: its lock is free. There is no other way to die in-process."""
+        self._held().owners.drop(worker)
+
+    def backup(self, target: str | os.PathLike[str]) -> Path:
+        """Writes a free-standing copy of the store, as it is now, into a new file; jobs go on meanwhile."""
+        path = Path(target).absolute()
+        if path.exists() or path.is_symlink():
+            raise BadValue(f"{path} exists.", "Name a file that does not.")
+        hands = self._held()
+        os.close(open_safely(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        copier = connection.connect(hands.paths)
+        try:
+            with connection.translated(hands.paths), hands.gate.held():
+                copier.execute("VACUUM INTO ?", (str(path),))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            copier.close()
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        return path
+
+
+def _fetch(db: Database, job_id: JobId, parts: frozenset[Part], log_after: int, now_us: int) -> Job | None:
+    found = db.execute(sql("jobs_fetch"), (job_id,)).fetchone()
+    if found is None:
+        return None
+    job = job_of(found, parts, now_us)
+    row = Row(*found[:WIDTH])
+    if not row.noted:
+        return job
+    attempts: tuple[Attempt, ...] = ()
+    if Part.ATTEMPTS in parts:
+        attempts = tuple(_attempt(data) for (data,) in db.execute(sql("attempt_all"), (row.seq,)))
+    lines: tuple[LogLine, ...] = ()
+    if Part.LOG in parts:
+        lines = tuple(
+            LogLine(number=number, attempt=attempt, at_us=at_us, text=text)
+            for number, attempt, at_us, text in db.execute(sql("log_all"), (row.seq, log_after))
+        )
+    progress: Progress | None = None
+    if Part.PROGRESS in parts:
+        last = db.execute(sql("progress_read"), (row.seq,)).fetchone()
+        progress = None if last is None else Progress(at_us=last[0], data=last[1])
+    steps: tuple[tuple[str, bytes], ...] = ()
+    if Part.STEPS in parts:
+        steps = tuple(db.execute(sql("step_all"), (row.seq,)))
+    return msgspec.structs.replace(job, attempts=attempts, log=lines, progress=progress, steps=steps)
+
+
+def _tally(db: Database, query: TallyQuery) -> Tally:
+    counts = tuple(
+        Count(queue=queue, task=task, state=State(state), n=n)
+        for queue, task, state, n in db.execute(sql("tally_read"))
+    )
+    buckets: tuple[Bucket, ...] = ()
+    if query.span is not None:
+        buckets = tuple(
+            Bucket(start_us=start_us, queue=queue, task=task, name=name, n=n)
+            for start_us, queue, task, name, n in db.execute(sql("history_read"), (query.span, query.since_us))
+        )
+    cards = tuple(_card(card) for _, card, _, _, lost in db.execute(sql("card_all")) if not lost)
+    return Tally(counts=counts, buckets=buckets, cards=cards)
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,225 @@
+"""The files of a store, opened only where they are safe: ours, plain, and readable by nobody else.
+
+    jobs.db            the database; SQLite keeps jobs.db-wal and jobs.db-shm beside it
+    jobs.db.gate       the lock that every write and checkpoint holds (gate.py)
+    jobs.db.d/open     held shared by every open engine; says whether the last one ended cleanly
+    jobs.db.d/reserve  bytes to give up when the disk is full, so that running jobs can still be settled
+    jobs.db.d/owners/  a lock per living worker (owners.py)
+    jobs.db.d/wake/    a FIFO per listener (listen.py)
+
+A link or a foreign owner in any of these places is refused: whoever can swap a file for a link can make us write
+somewhere else. Everything is 0600 in folders of 0700.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import sys
+from pathlib import Path
+
+from windlass.core.errors import (
+    NotADatabase,
+    NotWritable,
+    StoreError,
+    StoreUnavailable,
+    UnsafeFile,
+    UnsupportedPlatform,
+)
+
+MAGIC = b"SQLite format 3\0"
+NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
+
+
+def check_platform(platform: str = sys.platform) -> None:
+    """Only where a kernel frees a lock at death and FIFOs wake sleepers."""
+    if platform not in {"linux", "darwin"}:
+        raise UnsupportedPlatform(
+            f"The sqlite engine does not run on {platform} yet.",
+            "Use Linux (or macOS, best effort), or memory://.",
+        )
+
+
+class Paths:
+    """Where everything of one store lies."""
+
+    def __init__(self, database: str | os.PathLike[str]) -> None:
+        # SQLite resolves links on the way to the file before it names the -wal: so must we.
+        given = Path(database).absolute()
+        self.database = Path(os.path.realpath(given.parent)) / given.name
+        self.wal = Path(f"{self.database}-wal")
+        self.shm = Path(f"{self.database}-shm")
+        self.gate = Path(f"{self.database}.gate")
+        self.folder = Path(f"{self.database}.d")
+        self.open = self.folder / "open"
+        self.reserve = self.folder / "reserve"
+        self.owners = self.folder / "owners"
+        self.wake = self.folder / "wake"
+
+    def prepare(self) -> None:
+        """Makes what is missing and refuses what is unsafe, before SQLite sees the path."""
+        parent = self.database.parent
+        if not parent.is_dir():
+            raise NotWritable(f"The folder {parent} does not exist.", "Make it, or give another path in the URL.")
+        for folder in (self.folder, self.owners, self.wake):
+            make_folder(folder)
+        os.close(open_safely(self.database))
+        for path in (self.wal, self.shm):
+            if path.is_symlink() or path.exists():
+                os.close(open_safely(path))
+        with self.database.open("rb") as file:
+            head = file.read(len(MAGIC))
+        if head and head != MAGIC:
+            raise NotADatabase(
+                f"{self.database} is not an SQLite database.", "Give the path of a new or a Windlass file."
+            )
+
+    def free_bytes(self) -> int:
+        """What is left on the disk for this user."""
+        disk = os.statvfs(self.database.parent)
+        return disk.f_bavail * disk.f_frsize
+
+
+def make_folder(path: Path) -> None:
+    """A folder of 0700 that is ours."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise refused(path, error) from None
+    check_owner(path, os.lstat(path), stat.S_ISDIR)
+
+
+def open_safely(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """A descriptor of a plain file of ours, made with 0600 where it is missing; never follows a link."""
+    try:
+        # Non-blocking, so that a FIFO put in its place cannot hang us.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        raise refused(path, error) from None
+    try:
+        check_owner(path, os.fstat(descriptor), stat.S_ISREG)
+    except StoreError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_owner(path: Path, found: os.stat_result, is_kind: object) -> None:
+    """Refuses a link, another kind of file, another owner, and rights for others."""
+    if not callable(is_kind) or not is_kind(found.st_mode):
+        raise UnsafeFile(
+            f"{path} is not what it should be: a link or another kind of file.", "Remove it, then try again."
+        )
+    if found.st_uid != os.geteuid():
+        raise UnsafeFile(
+            f"{path} belongs to user {found.st_uid}; this process runs as {os.geteuid()}.",
+            "Run as its owner, or give a file of your own.",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        os.chmod(path, stat.S_IMODE(found.st_mode) & 0o700)
+
+
+def refused(path: Path, error: OSError) -> StoreError:
+    """The error of a system call in words."""
+    if error.errno == errno.ELOOP:
+        return UnsafeFile(f"{path} is a link.", "Give the path of the file itself.")
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return NotWritable(f"{path} cannot be written by this user.", "Change its rights, or give another path.")
+    if error.errno in {errno.EISDIR, errno.ENXIO}:
+        return UnsafeFile(f"{path} is not a plain file.", "Give the path of a file.")
+    return StoreUnavailable(f"{path} cannot be opened: {error.strerror}.", "Look at the disk, then try again.")
+
+
+def network_file_system(path: Path) -> str | None:
+    """The kind of network file system the path lies on, where the kernel tells."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return None
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split()[4].replace("\\040", " ")
+        inside = str(path) == point or str(path).startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, right.split()[0]
+    return kind if kind in NETWORK else None
+
+
+class Presence:
+    """Held shared while an engine is open. The last one out writes that the end was clean."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._folder = paths.folder
+        self._descriptor = open_safely(paths.open)
+
+    def enter(self) -> bool:
+        """Joins those who have it open; True if the last end was unclean and nobody else is in."""
+        alone = _try_lock(self._descriptor, fcntl.LOCK_EX)
+        marked = os.pread(self._descriptor, 5, 0) == b"dirty"
+        if not marked:
+            # On the disk before the first write: a power cut must find it there too.
+            os.pwrite(self._descriptor, b"dirty", 0)
+            os.fsync(self._descriptor)
+            for folder in (self._folder, self._folder.parent):
+                sync_folder(folder)
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        return alone and marked
+
+    def leave(self, *, clean: bool) -> None:
+        """Goes; the last one leaves the file clean behind it."""
+        if clean and _try_lock(self._descriptor, fcntl.LOCK_EX):
+            os.pwrite(self._descriptor, b"clean", 0)
+        os.close(self._descriptor)
+
+    def forget(self) -> None:
+        """In a forked child: the lock is the parent's; only the copy of its descriptor goes."""
+        os.close(self._descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Puts the names in a folder on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Reserve:
+    """Bytes set aside on the disk. Given up when it is full, so that what runs can still be settled."""
+
+    def __init__(self, paths: Paths, size: int) -> None:
+        self._path = paths.reserve
+        self._size = size
+
+    def keep(self, free_bytes: int) -> None:
+        """Sets the bytes aside again once there is room for them."""
+        if self._size and free_bytes > 2 * self._size and not self._path.exists():
+            descriptor = open_safely(self._path)
+            try:
+                os.posix_fallocate(descriptor, 0, self._size) if hasattr(os, "posix_fallocate") else None
+            except OSError:
+                self.give_up()
+            finally:
+                os.close(descriptor)
+
+    def give_up(self) -> bool:
+        """Frees the bytes; True if there were any."""
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        return True

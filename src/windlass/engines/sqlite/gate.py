@@ -1,0 +1,127 @@
+"""The gate: one writer at a time on this host, whatever happens to SQLite's own locks.
+
+SQLite locks a file with POSIX locks, and those vanish from a process as soon as *anything* in it opens and closes the
+same file: a script that looks into jobs.db with the standard library, a backup tool, a second copy of SQLite. Then two
+writers can write at once, a checkpoint can run under a reader, and the last one to close may delete a WAL that others
+still write to. Three things make us independent of that:
+
+1. Every write and every checkpoint holds a blocking `flock` on jobs.db.gate. It belongs to our descriptor alone, it is
+   fair enough (SQLite's busy handler sleeps and starves writers), and the kernel frees it at death.
+2. Two *pins*: shared open-file-description locks (Linux) on the bytes that SQLite locks exclusively before it deletes
+   or rebuilds the -wal and the -shm. They conflict with anybody's POSIX locks, our own process included, and do not
+   vanish; so nobody can delete or truncate those files while an engine is open.
+3. Where pins do not exist (macOS) or somebody removes files by hand: the -wal's inode is checked under the gate before
+   and after each commit (commit.py), and an epoch in the gate file grows before each checkpoint, so that a reader whose
+   lock vanished notices that the ground moved and reads again (readers.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from windlass.engines.sqlite.files import Paths, open_safely
+
+_SHARED_BYTES = (0x40000002, 510)
+"""The range of the database file that SQLite locks exclusively before it deletes the WAL."""
+_DMS_BYTE = (128, 1)
+"""The byte of the -shm that SQLite locks exclusively before it truncates the file."""
+
+
+class Gate:
+    """The lock of one store, held by one thread of one process at a time."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._path = paths.gate
+        self._descriptor = open_safely(self._path)
+        self._inode = os.fstat(self._descriptor).st_ino
+        # To the kernel all threads that use one descriptor are one holder; among them this lock decides.
+        self._thread = threading.Lock()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Waits for the gate. If somebody removed its file, everybody moves on to the new one."""
+        with self._thread:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            while not self._is_in_place():
+                os.close(self._descriptor)
+                self._descriptor = open_safely(self._path)
+                self._inode = os.fstat(self._descriptor).st_ino
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.stat(self._path, follow_symlinks=False).st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def epoch(self) -> int:
+        """How many checkpoints there have been."""
+        raw = os.pread(self._descriptor, 8, 0)
+        return int.from_bytes(raw, "little")
+
+    def begin_epoch(self) -> None:
+        """Tells readers that pages are about to move. Only under the gate."""
+        os.pwrite(self._descriptor, (self.epoch() + 1).to_bytes(8, "little"), 0)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Pins:
+    """Shared locks that keep everybody from deleting the -wal or truncating the -shm under us.
+
+    Closing a descriptor of the database drops the POSIX locks of the whole process on it, those of other engines too.
+    So the pins of one file are shared by all engines of the process and closed with the last of them.
+    """
+
+    _all: ClassVar[dict[tuple[int, int], tuple[list[int], int]]] = {}
+    _lock = threading.Lock()
+
+    def __init__(self, paths: Paths) -> None:
+        found = os.stat(paths.database)
+        self._key = (found.st_dev, found.st_ino)
+        with Pins._lock:
+            descriptors, users = Pins._all.get(self._key, ([], 0))
+            if not users:
+                descriptors = [_pin(paths.database, *_SHARED_BYTES), _pin(paths.shm, *_DMS_BYTE)]
+            Pins._all[self._key] = (descriptors, users + 1)
+
+    def release(self) -> None:
+        with Pins._lock:
+            descriptors, users = Pins._all.pop(self._key)
+            if users > 1:
+                Pins._all[self._key] = (descriptors, users - 1)
+                return
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    @classmethod
+    def forget(cls) -> None:
+        """In a forked child: the locks are the parent's; only the copies of its descriptors go."""
+        cls._lock = threading.Lock()
+        for descriptors, _ in cls._all.values():
+            for descriptor in descriptors:
+                os.close(descriptor)
+        cls._all.clear()
+
+
+def _pin(path: Path, start: int, length: int) -> int:
+    descriptor = open_safely(path, os.O_RDWR)
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+    return descriptor
+
+
+os.register_at_fork(after_in_child=Pins.forget)

@@ -1,0 +1,235 @@
+"""listen and signal: sleeping on a FIFO until there is something to do. A hint may be lost; the store is the truth.
+
+A listener is *idle* exactly while it holds its FIFO open for reading: a sender that opens it for writing gets an error
+otherwise, and goes on to the next. So a sender wakes one idle worker, and pays almost nothing when there is none.
+
+    jobs.db.d/wake/<id>.w         the FIFO of a listener for work and orders; .e for ends of jobs, .we for both
+    jobs.db.d/wake/<id>.w.json    for which queues and which worker it listens
+
+Once a second, as a net, the listener looks whether the store has changed at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from windlass.core.ids import new_id
+from windlass.engines.protocol import Hint, Interest
+from windlass.engines.sqlite.files import Paths, open_safely
+
+NET_S = 1.0
+STALE_S = 3_600.0
+"""A FIFO that nobody has touched for so long has lost its listener; a living one would make it anew."""
+CHUNK = 100
+"""Ids in one write: what fits into a pipe at once is never torn."""
+
+
+class Listens(msgspec.Struct, frozen=True):
+    """For whom a FIFO listens, as its neighbour file says."""
+
+    queues: tuple[str, ...] | None
+    worker: bytes | None
+
+
+class Ear:
+    """A FIFO that one listening thread uses at a time."""
+
+    def __init__(self, folder: Path, interest: Interest) -> None:
+        works = interest.queues != () or interest.worker is not None
+        kind = ("w" if works else "") + ("e" if interest.ends else "")
+        self.path = folder / f"{new_id().hex()}.{kind or 'w'}"
+        self._listens = Listens(interest.queues, interest.worker)
+
+    def open(self) -> int:
+        """Becomes idle: from now on senders can write."""
+        try:
+            return self._open()
+        except FileNotFoundError:
+            self._make()
+            return self._open()
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def _make(self) -> None:
+        side = Path(f"{self.path}.json")
+        descriptor = open_safely(side)
+        os.write(descriptor, msgspec.json.encode(self._listens))
+        os.close(descriptor)
+        os.mkfifo(self.path, 0o600)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+        Path(f"{self.path}.json").unlink(missing_ok=True)
+
+
+class Bells:
+    """The listening and the ringing of one engine."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._folder = paths.wake
+        self._lock = threading.Lock()
+        self._ears: dict[Interest, list[Ear]] = {}
+        self._busy: list[Ear] = []
+        self._known: dict[str, Listens] = {}
+        self._closed = False
+
+    # ── listening ───────────────────────────────────────────────────────────────────────────────────────
+
+    def listen(self, interest: Interest, timeout_s: float, missed: Callable[[], list[Hint]]) -> list[Hint]:
+        """Sleeps until a hint comes, the store changed, or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        # The ends one waits for differ at every call; the FIFO is the same.
+        key = msgspec.structs.replace(interest, ends=frozenset([b""]) if interest.ends else frozenset())
+        ear = self._take(key, interest)
+        descriptor = ear.open()
+        try:
+            while True:
+                hints = missed()
+                left_s = deadline - time.monotonic()
+                if hints or self._closed or left_s <= 0:
+                    return hints or ([Hint(kind="closed")] if self._closed else [])
+                ready, _, _ = select.select([descriptor], [], [], min(left_s, NET_S))
+                if ready:
+                    hints = [hint for hint in _read(descriptor) if _concerns(hint, interest)]
+                    if hints:
+                        return hints
+                    os.close(descriptor)
+                    descriptor = ear.open()
+        finally:
+            os.close(descriptor)
+            self._give_back(key, ear)
+
+    def _take(self, key: Interest, interest: Interest) -> Ear:
+        with self._lock:
+            stock = self._ears.setdefault(key, [])
+            ear = stock.pop() if stock else Ear(self._folder, interest)
+            self._busy.append(ear)
+            return ear
+
+    def _give_back(self, key: Interest, ear: Ear) -> None:
+        with self._lock:
+            self._busy.remove(ear)
+            if self._closed:
+                ear.remove()
+            else:
+                self._ears[key].append(ear)
+
+    def close(self) -> None:
+        """Wakes everybody who listens here, and takes the FIFOs away."""
+        with self._lock:
+            self._closed = True
+            for ears in self._ears.values():
+                for ear in ears:
+                    ear.remove()
+            self._ears.clear()
+            busy = [ear.path.name for ear in self._busy]
+        for name in busy:
+            self._ring(name, b"closed\n")
+
+    # ── ringing ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def signal(self, hints: Iterable[Hint]) -> None:
+        """Rings one idle worker for work, and everybody concerned for the rest."""
+        names = [name for name in os.listdir(self._folder) if not name.endswith(".json")]
+        # Nobody listens: the hints are not even made.
+        hints = list(hints) if names else ()
+        if not hints:
+            return
+        random.shuffle(names)
+        workers = [name for name in names if name.endswith((".w", ".we"))]
+        ends = [hint.id.hex() for hint in hints if hint.kind == "end" and hint.id is not None]
+        for start in range(0, len(ends), CHUNK):
+            message = "".join(f"end {job_id}\n" for job_id in ends[start : start + CHUNK]).encode()
+            for name in names:
+                if name.endswith("e"):
+                    self._ring(name, message)
+        for hint in hints:
+            if hint.kind == "work":
+                self._ring_first(workers, hint)
+            elif hint.kind == "order" and hint.id is not None:
+                for name in self._of_worker(workers, hint.id):
+                    self._ring(name, f"order {hint.id.hex()}\n".encode())
+
+    def _ring_first(self, names: list[str], hint: Hint) -> None:
+        for name in names:
+            listens = self._listens(name)
+            if listens is None or (listens.queues is not None and hint.queue not in listens.queues):
+                continue
+            if self._ring(name, f"work {hint.queue}\n".encode()):
+                return
+
+    def _of_worker(self, names: list[str], worker: bytes) -> list[str]:
+        return [name for name in names if (listens := self._listens(name)) is not None and listens.worker == worker]
+
+    def _listens(self, name: str) -> Listens | None:
+        known = self._known.get(name)
+        if known is None:
+            try:
+                known = msgspec.json.decode((self._folder / f"{name}.json").read_bytes(), type=Listens)
+            except (OSError, msgspec.DecodeError):
+                return None
+            if len(self._known) > 1_000:
+                self._known.clear()
+            self._known[name] = known
+        return known
+
+    def _ring(self, name: str, message: bytes) -> bool:
+        """Writes into a FIFO that somebody reads; False where nobody does."""
+        try:
+            descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in {errno.ENXIO, errno.ENOENT, errno.ELOOP}:
+                return False
+            raise
+        try:
+            os.write(descriptor, message)
+        except (BlockingIOError, BrokenPipeError):
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def clear_strays(self) -> None:
+        """Removes FIFOs whose listener died long ago."""
+        before = time.time() - STALE_S
+        for entry in os.scandir(self._folder):
+            try:
+                touched = entry.stat(follow_symlinks=False).st_mtime
+            except FileNotFoundError:
+                continue  # its listener took it away while we looked
+            if touched < before:
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _read(descriptor: int) -> list[Hint]:
+    try:
+        lines = os.read(descriptor, 65_536).decode().splitlines()
+    except BlockingIOError:
+        return []
+    hints: list[Hint] = []
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        match kind:
+            case "work":
+                hints.append(Hint(kind="work", queue=rest))
+            case "end":
+                hints.append(Hint(kind="end", id=bytes.fromhex(rest)))
+            case "order":
+                hints.append(Hint(kind="order", id=bytes.fromhex(rest)))
+            case _:
+                hints.append(Hint(kind="closed"))
+    return hints
+
+
+def _concerns(hint: Hint, interest: Interest) -> bool:
+    return hint.kind != "end" or hint.id in interest.ends

@@ -1,0 +1,91 @@
+"""Reading beside the writers: a few connections of their own, and a second look if the ground moved.
+
+A reader's lock on the WAL can vanish (gate.py says how), and a checkpoint may then move pages under it. The epoch in
+the gate file tells: if it changed while we read, what we read counts for nothing and we read again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import apsw
+
+from windlass.engines.sqlite import connection as connections
+from windlass.engines.sqlite.connection import Database
+from windlass.engines.sqlite.files import Paths
+from windlass.engines.sqlite.gate import Gate
+
+R = TypeVar("R")
+
+TRIES = 5
+IDLE = 4
+"""Connections kept for the next reader."""
+
+
+class Readers:
+    """A small stock of reading connections."""
+
+    def __init__(self, paths: Paths, gate: Gate) -> None:
+        self._paths = paths
+        self._gate = gate
+        self._lock = threading.Lock()
+        self._idle: list[tuple[int, Database]] = []
+
+    def read(self, look: Callable[[Database], R]) -> R:
+        """What `look` sees in one snapshot."""
+        for _ in range(TRIES):
+            epoch = self._gate.epoch()
+            try:
+                found = self._once(look)
+            except (apsw.CorruptError, apsw.BusyError) as error:
+                if self._gate.epoch() == epoch:
+                    raise connections.translate(error, self._paths) from error
+                continue
+            except apsw.Error as error:
+                raise connections.translate(error, self._paths) from error
+            if self._gate.epoch() == epoch:
+                return found
+        # Checkpoints overtook us again and again: read while nobody can write.
+        with self._gate.held():
+            return self._once(look)
+
+    def _once(self, look: Callable[[Database], R]) -> R:
+        inode, connection = self._take()
+        try:
+            connection.execute("BEGIN")
+            found = look(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close(True)
+            raise
+        with self._lock:
+            if len(self._idle) < IDLE:
+                self._idle.append((inode, connection))
+                return found
+        connection.close()
+        return found
+
+    def _take(self) -> tuple[int, Database]:
+        inode = self._inode()
+        with self._lock:
+            while self._idle:
+                known, connection = self._idle.pop()
+                if known == inode:
+                    return inode, connection
+                connection.close(True)
+        return inode, connections.connect(self._paths)
+
+    def _inode(self) -> int:
+        try:
+            return os.stat(self._paths.wal).st_ino
+        except FileNotFoundError:
+            return 0
+
+    def close(self) -> None:
+        with self._lock:
+            for _, connection in self._idle:
+                connection.close(True)
+            self._idle.clear()

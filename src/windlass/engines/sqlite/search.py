@@ -1,0 +1,245 @@
+"""search and amend: looking at many jobs within a bound, and changing those that may be changed.
+
+A query picks one index to walk (`_plan`) and filters what it meets there. It stops after so many records or so much
+time and hands out a position to go on from, so that a search never holds up the store, whatever it looks for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.core.errors import BadValue
+from windlass.core.ids import JobId, show_id
+from windlass.core.job import ENDED, Job, State
+from windlass.core.lifecycle import Event, allowed
+from windlass.core.limits import Limits
+from windlass.engines.protocol import (
+    BATCH,
+    SEARCH_MS,
+    SEARCH_RECORDS,
+    Amended,
+    Amendment,
+    Change,
+    Page,
+    Part,
+    Query,
+    Refusal,
+)
+from windlass.engines.sqlite import rows
+from windlass.engines.sqlite.admission import RUNNING, Admission
+from windlass.engines.sqlite.commit import Tx
+from windlass.engines.sqlite.connection import Database
+from windlass.engines.sqlite.rows import Row, decode_extra, job_of
+from windlass.engines.sqlite.settle import move_queue
+from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.sweep import drop
+
+NO_PARTS: frozenset[Part] = frozenset()
+MOST = (1 << 63) - 1
+LOOK_AT_CLOCK = 256
+"""Records between two looks at the clock."""
+
+Plan = tuple[str, list[Any], bool]
+"""A statement, the keys to run it with, and whether its order goes up."""
+Met = tuple[Any, ...]
+
+
+def search(connection: Database, query: Query, now_us: int) -> Page:
+    """A page in the order of the index that was walked. Looks at no more than the bound."""
+    statement, keys, ascending = _plan(connection, query)
+    limit = max(1, min(query.limit, 1_000))
+    found: list[int] = []
+    count = scanned = 0
+    last: Met | None = None
+    more = False
+    deadline = time.monotonic() + SEARCH_MS / 1_000
+    for met in _walk(connection, statement, keys, query.cursor, ascending=ascending):
+        late = scanned % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 and time.monotonic() > deadline
+        if scanned == SEARCH_RECORDS or late or (len(found) == limit and not query.count):
+            more = True
+            break
+        scanned += 1
+        last = met
+        if _matches(query, met):
+            count += 1
+            if not query.count:
+                found.append(met[2])
+    return Page(
+        jobs=tuple(_jobs(connection, found, now_us)),
+        count=count if query.count else len(found),
+        cursor=f"{last[0]}.{last[1]}" if more and last is not None else None,
+        scanned=scanned,
+        back_to_us=None if last is None else last[10],
+    )
+
+
+def _plan(connection: Database, query: Query) -> Plan:
+    """The index that leads to the fewest records."""
+    if query.flow is not None:
+        return sql("search_flow"), [query.flow], False
+    if query.lane is not None:
+        return sql("search_lane"), [query.lane], False
+    if query.worker is not None:
+        return sql("search_worker"), [query.worker], False
+    if query.fingerprint is not None and query.state in ENDED:
+        return sql("search_fingerprint"), [query.fingerprint], False
+    state = query.state
+    if state in ENDED:
+        if query.task is not None and query.queue is None:
+            return sql("search_ended_task"), [f"{state}/{query.task}"], False
+        queues = [query.queue] if query.queue is not None else _queues(connection, state)
+        return sql("search_ended_queue"), [f"{state}/{queue}" for queue in queues], False
+    if state is State.SCHEDULED and query.queue is not None:
+        return sql("search_scheduled_queue"), [query.queue], True
+    if state is State.SCHEDULED and query.task is None:
+        return sql("search_scheduled"), [0], True
+    if state is State.RUNNING:
+        return sql("search_running"), [0], False
+    if state is not None and query.task is not None:
+        return sql("search_live_task"), [query.task], False
+    if state is State.READY:
+        streams = connection.execute(sql("tally_streams"), (query.queue,)).fetchall()
+        return sql("search_ready"), [stream for (stream,) in streams], True
+    if state is State.HELD:
+        queues = [query.queue] if query.queue is not None else _queues(connection, state)
+        return sql("search_held"), list(queues), False
+    return sql("search_all"), [0], False
+
+
+def _queues(connection: Database, state: State | None) -> list[str]:
+    return [str(queue) for (queue,) in connection.execute(sql("tally_queues"), (state,)).fetchall()]
+
+
+def _walk(
+    connection: Database, statement: str, keys: Sequence[Any], cursor: str | None, *, ascending: bool
+) -> Iterator[Met]:
+    """The records in order; several walks of one kind are merged."""
+    first, second = _position(cursor) if cursor is not None else ((-MOST, -MOST) if ascending else (MOST, MOST))
+    walks = [connection.execute(statement, (key, first, second)) for key in keys]
+    return heapq.merge(*walks, key=lambda met: (met[0], met[1]), reverse=not ascending)
+
+
+def _position(cursor: str) -> tuple[int, int]:
+    try:
+        first, second = cursor.split(".")
+        return int(first), int(second)
+    except ValueError:
+        raise BadValue(
+            f"{cursor[:40]!a} is not a cursor of this search.", "Pass on the cursor of the page before."
+        ) from None
+
+
+def _matches(query: Query, met: Met) -> bool:
+    _, _, _, state, queue, task, worker, lane, flow, fingerprint, at_us, extra = met
+    if (
+        (query.state is not None and query.state != state)
+        or (query.queue is not None and query.queue != queue)
+        or (query.task is not None and query.task != task)
+        or (query.worker is not None and (query.worker != worker or state != RUNNING))
+        or (query.lane is not None and query.lane != lane)
+        or (query.flow is not None and query.flow != flow)
+        or (query.fingerprint is not None and query.fingerprint != fingerprint)
+        or (query.since_us is not None and at_us < query.since_us)
+        or (query.until_us is not None and at_us >= query.until_us)
+    ):
+        return False
+    return query.tag is None or (extra is not None and query.tag in _tags(extra))
+
+
+def _tags(extra: bytes) -> tuple[str, ...]:
+    try:
+        return decode_extra(extra).tags
+    except msgspec.DecodeError:
+        return ()
+
+
+def _jobs(connection: Database, seqs: list[int], now_us: int) -> Iterator[Job]:
+    for seq in seqs:
+        found = connection.execute(sql("search_job"), (seq,)).fetchone()
+        yield job_of(found, NO_PARTS, now_us)
+
+
+def amend(tx: Tx, amendment: Amendment, limits: Limits) -> Amended:
+    """Changes the jobs named, or the next page of those the query finds; says which it left, and why."""
+    admission, ids, cursor = Admission(tx, limits), amendment.ids, None
+    if amendment.query is not None:
+        query = msgspec.structs.replace(amendment.query, limit=min(amendment.query.limit, BATCH), count=False)
+        page = search(tx.connection, query, tx.now_us)
+        ids, cursor = tuple(job.id for job in page.jobs), page.cursor
+    changed: list[JobId] = []
+    refused: list[Refusal] = []
+    for job_id in ids:
+        row = rows.by_id(tx.connection, job_id)
+        why = "There is no such job." if row is None else _change(admission, row, amendment)
+        if why is None:
+            changed.append(job_id)
+        else:
+            refused.append(Refusal(id=job_id, why=why))
+    admission.do_chores(BATCH)
+    return Amended(changed=tuple(changed), refused=tuple(refused), cursor=cursor)
+
+
+def _change(admission: Admission, row: Row, amendment: Amendment) -> str | None:
+    match amendment.change:
+        case Change.CANCEL:
+            return _cancel(admission, row, amendment.reason)
+        case Change.RETRY:
+            return _retry(admission, row)
+        case Change.RUN_NOW:
+            if not allowed(State(row.state), Event.RUN_NOW):
+                return f"It is {row.state}, not scheduled."
+            row.due_us = admission.tx.now_us
+            admission.place(row)
+            return None
+        case Change.DELETE:
+            return _delete(admission, row)
+
+
+def _cancel(admission: Admission, row: Row, reason: str | None) -> str | None:
+    if not allowed(State(row.state), Event.CANCEL):
+        return f"It has ended already: {row.state}."
+    if row.state == RUNNING:
+        row.cancel_asked = 1
+        rows.save(admission.tx.connection, row)
+        admission.tx.asked.add(row.worker or b"")
+        return None
+    admission.end(row, State.CANCELLED.value, reason=reason or "cancelled")
+    return None
+
+
+def _retry(admission: Admission, row: Row) -> str | None:
+    if not allowed(State(row.state), Event.RETRY):
+        return f"It is {row.state}; only dead, cancelled and expired jobs are retried by hand."
+    tx = admission.tx
+    try:
+        extra = decode_extra(tx.run(sql("extra_read"), (row.id,)).get)
+    except msgspec.DecodeError:
+        return "Its record is damaged; send the job again."
+    if extra.unique is not None:
+        holder = admission.holder(extra.unique.key)
+        if holder is not None and holder != row.id:
+            return f"It is a duplicate of {show_id(holder)}, which holds its unique key."
+    row.attempt, row.crashes, row.losses, row.suspect = 1, 0, 0, 0
+    row.ended_us = row.purge_us = row.expires_us = row.failure = row.fingerprint = row.reason = None
+    row.started_us, row.cancel_asked, row.due_us, row.heir = None, 0, tx.now_us, None
+    if row.home is not None:
+        move_queue(admission, row, row.home)
+    tx.run(sql("result_write"), (row.seq, None))
+    if row.flow is not None:
+        tx.run(sql("flow_add"), (row.flow, 1, 0)).fetchone()
+    admission.place(row)
+    return None
+
+
+def _delete(admission: Admission, row: Row) -> str | None:
+    if row.state == RUNNING:
+        return "It is running; cancel it first."
+    if row.ended_us is None:
+        admission.end(row, State.CANCELLED.value)
+    drop(admission, row)
+    return None

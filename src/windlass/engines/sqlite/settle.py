@@ -1,0 +1,233 @@
+"""settle and note: every write in the name of a claim, refused when its fence is stale.
+
+A first-try success is one statement. Everything else loads the row, changes it and saves it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import msgspec
+
+from windlass.core.ids import JobId
+from windlass.core.job import Attempt, Outcome, State
+from windlass.core.lifecycle import heed_cancel
+from windlass.core.limits import Limits
+from windlass.core.rank import rank
+from windlass.engines.protocol import BATCH, LINE_COST, STEPS_KEPT, Note, Settlement, Verdict, too_many_steps
+from windlass.engines.sqlite import rows
+from windlass.engines.sqlite.admission import RUNNING, Admission
+from windlass.engines.sqlite.commit import Tx
+from windlass.engines.sqlite.insert import check_parents
+from windlass.engines.sqlite.rows import Row, encode_failure
+from windlass.engines.sqlite.statements import sql
+
+SUCCESS, FENCE = sql("settle_success"), sql("fence_read")
+SUCCEEDED = State.SUCCEEDED.value
+ENDS = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
+
+_encode = msgspec.json.Encoder().encode
+_failure = msgspec.json.Decoder(rows.Failure).decode
+
+
+def settle(tx: Tx, settlements: Sequence[Settlement], limits: Limits) -> list[Verdict]:
+    """Writes the ends of attempts, each with its follow-ups, and goes a step on with the chores."""
+    admission = Admission(tx, limits)
+    check_parents(tx.connection, [job for settlement in settlements for job in settlement.follow_ups])
+    verdicts: list[Verdict] = []
+    for simple, group in groupby(settlements, _is_simple):
+        run = list(group)
+        verdicts += _succeed(admission, run) if simple else [_settle(admission, one) for one in run]
+    admission.do_chores(BATCH)
+    return verdicts
+
+
+def _is_simple(settlement: Settlement) -> bool:
+    """Whether one statement may do: a success that brings nothing with it."""
+    return (
+        settlement.outcome is Outcome.SUCCEEDED
+        and settlement.transition.to is State.SUCCEEDED
+        and not settlement.follow_ups
+        and settlement.become is None
+    )
+
+
+def _settle(admission: Admission, settlement: Settlement) -> Verdict:
+    row = rows.by_id(admission.tx.connection, settlement.id)
+    verdict = fenced(row, settlement.fence)
+    if row is not None and verdict is Verdict.ACCEPTED:
+        _apply(admission, row, settlement)
+    return verdict
+
+
+def fenced(row: Row | None, fence: int) -> Verdict:
+    """Whether a write that carries this fence may touch the record."""
+    if row is None:
+        return Verdict.STALE
+    return _verdict(row.state, row.fence, row.settled_fence, fence)
+
+
+def _verdict(state: str, current: int, settled: int, fence: int) -> Verdict:
+    if settled == fence:
+        return Verdict.ALREADY
+    return Verdict.ACCEPTED if state == RUNNING and current == fence else Verdict.STALE
+
+
+def _succeed(admission: Admission, settlements: list[Settlement]) -> list[Verdict]:
+    """The short way of first-try successes; what the statement does not match goes the long way."""
+    tx, now_us = admission.tx, admission.tx.now_us
+    keep_result_us, keep_succeeded_us = admission.limits.keep_result_us, admission.limits.keep_succeeded_us
+    values: list[tuple[object, ...]] = []
+    for settlement in settlements:
+        kept_us, keep_us, ran_us = settlement.keep_result_us, settlement.keep_us, settlement.ran_us
+        until_us = now_us + (keep_result_us if kept_us is None else kept_us) if settlement.result is not None else 0
+        started_us = None if ran_us is None else now_us - ran_us
+        keep_us = keep_succeeded_us if keep_us is None else keep_us
+        values.append((settlement.id, settlement.fence, now_us, started_us, settlement.result, until_us, keep_us))
+    edges = tx.run(sql("edge_some")).fetchone() is not None
+    done: set[JobId] = set()
+    after: list[tuple[JobId, str | None, JobId | None, JobId | None]] = []
+    for job_id, queue, task, stream, lane, flow, heir_of in tx.connection.executemany(SUCCESS, values).fetchall():
+        done.add(job_id)
+        tx.streams[stream][1] -= 1
+        tx.counts[queue, task, RUNNING] -= 1
+        tx.counts[queue, task, SUCCEEDED] += 1
+        if lane is None and flow is None and not edges:
+            tx.ends.append(job_id)
+        else:
+            after.append((job_id, lane, flow, heir_of))
+    for job_id, lane, flow, heir_of in after:
+        if lane is not None:
+            admission.free_place(lane)
+        admission.ended(job_id, flow, heir_of or job_id, SUCCEEDED)
+    verdicts: list[Verdict] = []
+    for settlement in settlements:
+        if settlement.id in done:
+            # The same settlement twice in one batch: the second one has arrived before.
+            done.discard(settlement.id)
+            verdicts.append(Verdict.ACCEPTED)
+        else:
+            verdicts.append(_settle(admission, settlement))
+    return verdicts
+
+
+def _apply(admission: Admission, row: Row, settlement: Settlement) -> None:
+    tx, jobs = admission.tx, settlement.follow_ups
+    if len(jobs) > BATCH:
+        admission.insert_later(row.id, jobs)
+        jobs = tuple(job for job in jobs if job.id == settlement.become)
+    for job in jobs:
+        admission.insert(job, heir_of=row.root if job.id == settlement.become else None)
+    row.settled_fence = row.fence
+    # An heir that was refused as a duplicate cannot take over: the dependents follow this job's own end.
+    come = settlement.become is not None and tx.run(sql("job_known"), (settlement.become,)).fetchone() is not None
+    row.heir = settlement.become if come else None
+    row.failure = encode_failure(settlement.failure)
+    row.fingerprint = None if settlement.failure is None else settlement.failure.fingerprint
+    tx.run(sql("result_write"), (row.seq, settlement.result))
+    if settlement.ran_us is not None:
+        row.started_us = tx.now_us - settlement.ran_us
+    remember(admission, row, settlement.outcome)
+    finish(admission, row, settlement)
+
+
+def remember(admission: Admission, row: Row, outcome: Outcome | None) -> None:
+    """Keeps the attempt, unless it is a first-try success or never began. The caller saves the row."""
+    if outcome is None or (outcome is Outcome.SUCCEEDED and row.attempt == 1):
+        return
+    attempt = Attempt(
+        attempt=row.attempt,
+        fence=row.fence,
+        outcome=outcome,
+        worker=row.worker,
+        started_us=row.started_us,
+        ended_us=admission.tx.now_us,
+        failure=None if row.failure is None else _failure(row.failure),
+    )
+    admission.keep_attempts(row, [_encode(attempt)])
+
+
+def finish(admission: Admission, row: Row, settlement: Settlement) -> None:
+    """Moves a running job on: to its end, or to its next run at the old or a new rank."""
+    now_us, limits = admission.tx.now_us, admission.limits
+    transition = heed_cancel(settlement.transition, bool(row.cancel_asked))
+    row.attempt, row.crashes, row.losses = transition.attempt, transition.crashes, transition.losses
+    row.suspect = int(transition.suspect)
+    row.reason = transition.reason
+    admission.leave(row)
+    if transition.to in ENDS:
+        if settlement.result is not None:
+            kept_us = settlement.keep_result_us
+            row.result_until_us = now_us + (limits.keep_result_us if kept_us is None else kept_us)
+        if settlement.queue is not None and transition.to is State.DEAD:
+            move_queue(admission, row, settlement.queue)
+        admission.end(row, transition.to.value, reason=transition.reason, keep_us=settlement.keep_us)
+        return
+    if transition.to is State.SCHEDULED:
+        row.due_us = now_us + transition.delay_us
+        if not row.slot:
+            row.rank = rank(row.due_us, row.priority, limits.aging_step_us)
+    else:
+        row.due_us = min(row.due_us, now_us)
+    admission.place(row, keep_rank=True)
+
+
+def move_queue(admission: Admission, row: Row, queue: str) -> None:
+    """Moves a job between queues and keeps the counters true. The caller saves the row."""
+    counts, home = admission.tx.counts, row.home or row.queue
+    counts[row.queue, row.task, row.state] -= 1
+    counts[queue, row.task, row.state] += 1
+    row.home = None if queue == home else home
+    row.queue = queue
+
+
+def note(tx: Tx, notes: Sequence[Note], limits: Limits) -> list[Verdict]:
+    """Appends to running jobs: log lines within their bound, the last progress, steps by key."""
+    verdicts: list[Verdict] = []
+    for entry in notes:
+        found = tx.run(FENCE, (entry.id,)).fetchone()
+        if found is None:
+            verdicts.append(Verdict.STALE)
+            continue
+        seq, state, fence, settled, attempt = found
+        verdict = _verdict(state, fence, settled, entry.fence)
+        if verdict is Verdict.ACCEPTED:
+            _append(tx, entry, seq, attempt, limits.log_bytes)
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _append(tx: Tx, entry: Note, seq: int, attempt: int, log_bytes: int) -> None:
+    if entry.kind == "start":
+        tx.run(sql("start_mark"), (seq, tx.now_us))
+        return
+    tx.run(sql("note_mark"), (seq,))
+    if entry.kind == "log":
+        _append_line(tx, entry.data, seq, attempt, log_bytes // 2)
+    elif entry.kind == "progress":
+        tx.run(sql("progress_save"), (seq, tx.now_us, entry.data))
+    else:
+        if tx.run(sql("step_room"), (seq, entry.key, STEPS_KEPT)).fetchone() is None:
+            raise too_many_steps()
+        tx.run(sql("step_save"), (seq, entry.key, entry.data))
+
+
+def _append_line(tx: Tx, text: bytes, seq: int, attempt: int, half: int) -> None:
+    """The head stays, the tail moves on; the gap in the numbers shows what was cut."""
+    found = tx.run(sql("logbook_read"), (seq,)).fetchone()
+    number, head, tail, tail_from = found or (0, 0, 0, 0)
+    number += 1
+    tx.run(sql("log_add"), (seq, number, attempt, tx.now_us, text))
+    cost = len(text) + LINE_COST
+    if not tail_from and head + cost <= half:
+        head += cost
+    else:
+        tail_from = tail_from or number
+        tail += cost
+        while tail > half and tail_from < number:
+            cut = tx.run(sql("log_cut"), (seq, tail_from)).fetchone()
+            assert cut is not None
+            gone, size = cut
+            tail_from, tail = gone + 1, tail - size - LINE_COST
+    tx.run(sql("logbook_save"), (seq, number, head, tail, tail_from))

@@ -1,0 +1,5 @@
+-- purpose: the oldest chore.
+-- inputs: none
+-- returns: id, kind, key, at, note
+-- invariant: reads only.
+SELECT id, kind, key, at, note FROM chore ORDER BY id LIMIT 1

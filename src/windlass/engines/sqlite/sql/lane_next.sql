@@ -1,0 +1,13 @@
+-- purpose: the jobs that wait for a lane, in the order of joining.
+-- inputs: 1 name, 2 limit
+-- returns: the columns of rows.Row
+-- invariant: reads only.
+SELECT
+  seq, id, state, queue, task, stream, rank, fence,
+  settled_fence, worker, ticket, attempt, crashes, losses, suspect, cancel_asked,
+  priority, created_us, due_us, claimed_us, started_us, ended_us, expires_us, purge_us,
+  keep_us, reason, hold, lane, lane_limit, place, slot, ukey,
+  ukey_clears, ukey_until_us, gate, needs, parked, flow, open_edges, heir,
+  heir_of, home, noted, failure, fingerprint, result_until_us
+FROM job WHERE state = 'held' AND hold = 'lane' AND lane = ?1
+ORDER BY place, seq LIMIT ?2

@@ -1,0 +1,13 @@
+-- purpose: a job by its number, for a page; payload and result stay where they are.
+-- inputs: 1 seq
+-- returns: the columns of rows.Row, then extra, options, payload, result
+-- invariant: reads only.
+SELECT
+  seq, id, state, queue, task, stream, rank, fence,
+  settled_fence, worker, ticket, attempt, crashes, losses, suspect, cancel_asked,
+  priority, created_us, due_us, claimed_us, started_us, ended_us, expires_us, purge_us,
+  keep_us, reason, hold, lane, lane_limit, place, slot, ukey,
+  ukey_clears, ukey_until_us, gate, needs, parked, flow, open_edges, heir,
+  heir_of, home, noted, failure, fingerprint, result_until_us,
+  extra, options, x'', NULL
+FROM job WHERE seq = ?1

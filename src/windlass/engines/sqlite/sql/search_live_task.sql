@@ -1,0 +1,7 @@
+-- purpose: jobs of a task that have not ended, newest first.
+-- inputs: 1 task, 2 and 3 the position to go on from
+-- returns: two columns of position, then seq, state, queue, task, worker, lane, flow, fingerprint, time, extra
+-- invariant: reads only; goes through one index in its order, so the cursor of a page leads to the next.
+SELECT seq, 0, seq, state, queue, task, worker, lane, flow, fingerprint, coalesce(ended_us, created_us), extra
+FROM job WHERE ended_us IS NULL AND task = ?1 AND seq < ?2 AND ?3 IS NOT NULL
+ORDER BY seq DESC

@@ -1,0 +1,168 @@
+"""sweep: what nobody asked for but everybody needs, in bounded steps that any worker may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from windlass.core.ids import WorkerId
+from windlass.core.job import Outcome, State
+from windlass.core.lifecycle import Standing, decide
+from windlass.core.limits import Limits
+from windlass.core.rank import next_fence
+from windlass.engines.protocol import Settlement, Sweep, Swept
+from windlass.engines.sqlite import rows
+from windlass.engines.sqlite.admission import Admission
+from windlass.engines.sqlite.commit import Tx
+from windlass.engines.sqlite.renew import forget, leave
+from windlass.engines.sqlite.rows import Row
+from windlass.engines.sqlite.settle import finish, remember
+from windlass.engines.sqlite.statements import sql
+
+Judge = Callable[[Tx], list[WorkerId]]
+"""Names the workers that are dead by the engine's way of knowing."""
+
+
+def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
+    """Takes back lost workers' jobs, goes on with chores, and ends what has run out of time."""
+    admission, left = Admission(tx, limits), order.limit
+    workers, lost = _lost(admission, judge, left)
+    left -= lost
+    chores = admission.do_chores(left) if left > 0 else 0
+    left -= chores
+    due = admission.come_due(left) if left > 0 else 0
+    left -= due
+    expired = _expire(admission, left)
+    left -= expired
+    keys = _free_keys(tx, left)
+    left -= keys
+    purged = _purge(admission, left)
+    left -= purged
+    tx.run(sql("fact_expire"), (tx.now_us, 1_000))
+    forget(tx)
+    tx.flush()
+    tx.run(sql("stream_drop"))
+    tx.run(sql("tally_drop"))
+    return Swept(
+        workers=workers,
+        lost=lost,
+        chores=chores,
+        due=due,
+        expired=expired,
+        keys=keys,
+        purged=purged,
+        more=left <= 0 or tx.run(sql("chore_next")).fetchone() is not None,
+    )
+
+
+def by_lease(tx: Tx, sweeper: WorkerId | None) -> list[WorkerId]:
+    """Those whose lease has run out, if the sweeper has one unbroken lease of its own behind it.
+
+    After an outage everybody must have had time to renew before anybody is called dead. The judge's own lease must hold
+    too: one who slept through the outage has not renewed since.
+    """
+    found = tx.run(sql("card_read"), (sweeper,)).fetchone() if sweeper is not None else None
+    if found is None:
+        return []
+    _, _, seen_us, unbroken_us, lease_us, lost, _ = found
+    if lost or seen_us + lease_us < tx.now_us or tx.now_us - unbroken_us < lease_us:
+        return []
+    cards = tx.run(sql("card_all")).fetchall()
+    return [worker for worker, _, seen_us, own_us, gone in cards if not gone and seen_us + own_us < tx.now_us]
+
+
+def _lost(admission: Admission, judge: Judge, limit: int) -> tuple[int, int]:
+    """Marks workers dead first, so that none of them can renew, and then takes their jobs back."""
+    tx, workers, taken = admission.tx, 0, 0
+    for worker in judge(tx):
+        tx.run(sql("card_lose"), (worker,))
+    for worker, _, _, _, lost in tx.run(sql("card_all")).fetchall():
+        if not lost:
+            continue
+        taken += _take_back(admission, sql("running_next"), (worker, max(0, limit - taken)))
+        if not tx.run(sql("running_count"), (worker,)).get:
+            leave(tx, worker)
+            workers += 1
+    if taken < limit:
+        taken += _take_back(admission, sql("running_strays"), (limit - taken,))
+    return workers, taken
+
+
+def _take_back(admission: Admission, statement: str, values: tuple[Any, ...]) -> int:
+    found = admission.tx.run(statement, values).fetchall()
+    for columns in found:
+        take_back(admission, Row(*columns))
+    return len(found)
+
+
+def take_back(admission: Admission, row: Row) -> None:
+    """A running job whose worker died: counted, fenced off from its old run, and ready again or dead."""
+    standing = Standing(
+        attempt=row.attempt,
+        crashes=row.crashes,
+        losses=row.losses,
+        suspect=bool(row.suspect),
+        alone=bool(row.suspect) and row.started_us is not None,
+    )
+    outcome = Outcome.CRASHED if standing.alone else Outcome.LOST
+    row.failure = row.fingerprint = None
+    remember(admission, row, outcome)
+    row.fence = next_fence(row.fence, admission.tx.now_us)
+    settlement = Settlement(id=row.id, fence=row.fence, outcome=outcome, transition=decide(outcome, standing))
+    finish(admission, row, settlement)
+
+
+def _expire(admission: Admission, limit: int) -> int:
+    if limit <= 0:
+        return 0
+    found = admission.tx.run(sql("expire_next"), (admission.tx.now_us, limit)).fetchall()
+    expired = 0
+    for seq, *_ in found:
+        row = rows.by_seq(admission.tx.connection, seq)
+        # Ending one may have let another, expired too, into its lane and ended it there.
+        if row is not None and row.ended_us is None:
+            admission.end(row, State.EXPIRED.value)
+            expired += 1
+    return expired
+
+
+def _free_keys(tx: Tx, limit: int) -> int:
+    found = tx.run(sql("key_ends"), (tx.now_us, max(0, limit))).fetchall()
+    for (seq,) in found:
+        tx.run(sql("key_clear"), (seq,))
+    return len(found)
+
+
+def _purge(admission: Admission, limit: int) -> int:
+    """Drops records past their time, and the oldest successes past their number."""
+    tx = admission.tx
+    if limit <= 0:
+        return 0
+    found = tx.run(sql("purge_next"), (tx.now_us, limit)).fetchall()
+    for columns in found:
+        drop(admission, Row(*columns))
+    purged = len(found)
+    tx.flush()
+    excess = tx.run(sql("tally_total"), (State.SUCCEEDED.value,)).get
+    excess -= admission.limits.keep_succeeded_count
+    if excess > 0 and purged < limit:
+        found = tx.run(sql("purge_oldest"), (min(excess, limit - purged),)).fetchall()
+        for columns in found:
+            drop(admission, Row(*columns))
+        purged += len(found)
+    return purged
+
+
+def drop(admission: Admission, row: Row) -> None:
+    """Takes an ended job off every table."""
+    tx = admission.tx
+    tx.run(sql("job_drop"), (row.seq,))
+    tx.counts[row.queue, row.task, row.state] -= 1
+    if row.noted:
+        for table in ("attempt", "log", "logbook", "progress", "step"):
+            tx.run(sql(f"{table}_drop"), (row.seq,))
+    if row.flow is not None:
+        found = tx.run(sql("flow_add"), (row.flow, 0, -1)).fetchone()
+        if found is not None and not found[2]:
+            tx.run(sql("flow_drop"), (row.flow,))
+            tx.run(sql("fact_drop"), (f"flow/{row.flow.hex()}",))

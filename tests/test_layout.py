@@ -1,0 +1,87 @@
+"""The tree keeps its promises: public names, a docstring per room, a head on every statement."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import windlass
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "windlass"
+ROOMS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+STATEMENTS = sorted((PACKAGE / "engines" / "sqlite").rglob("*.sql"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE.parent).as_posix()
+
+
+def head(statement: Path) -> dict[str, str]:
+    """Read `-- word: text` from the comment on top of a statement."""
+    entries: dict[str, str] = {}
+    for line in statement.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("--"):
+            break
+        if entry := re.match(r"--\s*(\w+)\s*:\s*(\S.*)", line):
+            entries[entry[1].lower()] = entry[2]
+    return entries
+
+
+def is_migration(statement: Path) -> bool:
+    """Schema files lie in a folder `schema` or `migrations`, or are named after it or by number."""
+    return any(re.match(r"schema|migrat|\d", part) for part in statement.relative_to(PACKAGE).parts)
+
+
+def test_all_is_sorted_without_repeats() -> None:
+    assert list(windlass.__all__) == sorted(set(windlass.__all__))
+
+
+def test_all_is_exactly_what_is_there() -> None:
+    there = {
+        name
+        for name in dir(windlass)
+        if not name.startswith("_") and name != "annotations" and not isinstance(getattr(windlass, name), ModuleType)
+    }
+    assert {name for name in windlass.__all__ if not name.startswith("_")} == there
+
+
+def test_every_public_name_can_be_fetched() -> None:
+    for name in windlass.__all__:
+        assert getattr(windlass, name) is not None, name
+
+
+def test_importing_windlass_imports_no_driver_and_no_optional_package() -> None:
+    # Each costs every user of every engine start-up time, and fails where the extra is missing.
+    code = "import sys, windlass; print(*{'apsw', 'pydantic', 'pytest', 'hypothesis'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_every_folder_with_modules_is_a_room() -> None:
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert folders == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=relative)
+def test_every_room_says_what_it_is_for(room: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring
+    assert docstring.strip()
+
+
+def test_there_are_statements() -> None:
+    assert STATEMENTS
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=relative)
+def test_every_statement_states_its_contract(statement: Path) -> None:
+    wanted = {"purpose", "invariant"}
+    if not is_migration(statement):
+        wanted |= {"inputs", "returns"}
+    assert wanted - head(statement).keys() == set()
