@@ -32,7 +32,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
     assert DEFAULT.keep_succeeded_count == 100_000
     assert DEFAULT.keep_dead_us == 30 * DAY_US
     assert (DEFAULT.json_depth, DEFAULT.number_digits) == (64, 4300)
-    assert (DEFAULT.aging_step_us, DEFAULT.batch) == (30_000_000, 100)
+    assert DEFAULT.aging_step_us == 30_000_000
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_size_at_the_limit_passes_and_one_more_names_the_setting(check: Callab
         {"number_digits": 5000},
         {"number_digits": 1},
         {"keep_dead_us": -1},
-        {"batch": 0},
+        {"tags": -1},
     ],
 )
 def test_a_limit_that_cannot_be_kept_is_refused_by_name(bad: dict[str, Any]) -> None:

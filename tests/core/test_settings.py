@@ -63,11 +63,11 @@ def test_windlass_toml_beats_pyproject_in_one_folder(folder: Path) -> None:
 
 
 def test_durations_sizes_and_counts_are_read_in_peoples_form(folder: Path) -> None:
-    write(folder / "windlass.toml", 'keep_dead = "7d"\nlease = 30\nbatch = 50\n')
+    write(folder / "windlass.toml", 'keep_dead = "7d"\nlease = 30\nkeep_succeeded_count = 50\n')
     environ = {"WINDLASS_PAYLOAD_BYTES": "1MiB", "WINDLASS_TAGS": "5", "WINDLASS_AGING_STEP": "1m"}
     limits = load({"disk_floor_bytes": "1GiB", "beat": 2}, environ, folder).settings.limits
     assert limits.keep_dead_us == 7 * 86_400 * 10**6
-    assert (limits.payload_bytes, limits.tags, limits.aging_step_us, limits.batch) == (
+    assert (limits.payload_bytes, limits.tags, limits.aging_step_us, limits.keep_succeeded_count) == (
         1 << 20,
         5,
         60_000_000,
@@ -137,7 +137,6 @@ def test_variables_that_kubernetes_sets_for_a_service_called_windlass_are_ignore
         ("PAYLOAD_BYTES", "0"),
         ("TAGS", "1.5"),
         ("JSON_DEPTH", "100000"),
-        ("NAMESPACE", "a b"),
         ("SWEEP", "0s"),
         ("BEAT", "14s"),
     ],

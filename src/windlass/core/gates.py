@@ -41,7 +41,7 @@ def read_gate(value: bytes) -> Gate:
     try:
         gate = msgspec.json.decode(value, type=Gate)
     except msgspec.DecodeError as error:
-        raise BadValue(f"This is not a gate's rule: {error}.", "See docs/protocol.md for its fields.") from None
+        raise BadValue(f"This is not a gate's rule: {error}.", "See docs/reference/wire.md for its fields.") from None
     if gate.limit is not None and gate.limit < 0:
         raise BadValue(f"A gate's limit cannot be {gate.limit}.", "Give 0 or more, or leave it out.")
     return gate

@@ -8,7 +8,7 @@
    └─(delay, at)─► scheduled           held, ready, scheduled ─► cancelled | expired
 ```
 
-`TABLE` is the drawing as data: every move an engine makes is one of its rows, docs/lifecycle.md is made
+`TABLE` is the drawing as data: every move an engine makes is one of its rows, docs/reference/lifecycle.md is made
 from it, and the conformance suite walks all of it. `decide` turns the outcome of an attempt into the
 `Transition` that settle writes; engines add only admission (ready or held, and in which stream).
 

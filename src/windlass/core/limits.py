@@ -31,7 +31,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     tags: int = 32
     json_depth: int = 64
     number_digits: int = 4300
-    batch: int = 100
     keep_succeeded_count: int = 100_000
     keep_result_us: int = DAY_US
     keep_succeeded_us: int = DAY_US
@@ -123,7 +122,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 _RANGES: Final = {
     "json_depth": (1, 250),
     "number_digits": (32, 4300),
-    "batch": (1, 1000),
     "tags": (0, 1000),
     "keep_succeeded_count": (0, 10**12),
     "error_bytes": (KIB, 16 * MIB),

@@ -20,7 +20,7 @@ import msgspec
 from windlass.core.durations import SECOND_US, show, to_us
 from windlass.core.errors import BadSetting, InputError
 from windlass.core.limits import MIB, Limits, setting_name, show_bytes, to_bytes
-from windlass.core.names import check_name, near_miss
+from windlass.core.names import near_miss
 from windlass.core.redact import redact_url
 
 PREFIX: Final = "WINDLASS_"
@@ -36,7 +36,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be set; values that contradict each other raise `BadSetting`."""
 
     url: str = "sqlite:///windlass.db"
-    namespace: str = "default"
     lease_s: float = 15.0
     beat_s: float = 5.0
     sweep_s: float = 2.0
@@ -87,10 +86,6 @@ def _read_url(value: Any) -> str:
     return value.strip()
 
 
-def _read_namespace(value: Any) -> str:
-    return check_name("namespace", value)
-
-
 def _read_seconds(value: Any) -> float:
     return to_us(value) / SECOND_US
 
@@ -108,15 +103,13 @@ def _kind(field: str) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
     """How a field's value is read from people's spelling, and shown in it."""
     if field == "url":
         return _read_url, redact_url
-    if field == "namespace":
-        return _read_namespace, str
     if field.endswith("_us"):
         return to_us, show
     if field.endswith("_s"):
         return _read_seconds, lambda value: show(round(value * SECOND_US))
     if field.endswith("_bytes"):
         return to_bytes, show_bytes
-    return _read_count, lambda value: f"{value:,}"
+    return _read_count, lambda value: f"{value:_}"
 
 
 _OWN: Final = tuple(field for field in Settings.__struct_fields__ if field != "limits")

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from windlass.core.errors import BadUrl, MissingExtra, UnknownScheme
-from windlass.core.limits import Limits
 from windlass.core.names import near_miss
 from windlass.core.redact import redact_url
+from windlass.core.settings import Settings
 from windlass.engines.protocol import Engine
 
 GROUP = "windlass.engines"
-"""The entry-point group in which other packages offer engines: URL scheme → function(url, limits)."""
+"""The entry-point group in which other packages offer engines: URL scheme → function(url, settings)."""
 
 LATER = ("file", "redis", "rediss", "valkey", "unix", "postgresql", "postgres", "mongodb")
 
-Maker = Callable[[str, Limits], Engine]
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*").fullmatch
+
+Maker = Callable[[str, Settings], Engine]
 
 
-def connect(url: str, limits: Limits | None = None) -> Engine:
-    """The engine of that URL, not yet opened."""
-    shown = ascii(redact_url(url))
+def connect(url: str | None = None, settings: Settings | None = None) -> Engine:
+    """The engine of that URL, or else of the settings' own, not yet opened."""
+    settings = settings or Settings()
+    url = settings.url if url is None else url
     scheme, separator, _ = url.partition("://")
-    if not separator or not scheme:
+    if not separator or not _SCHEME(scheme):
+        # Half a URL may still hold a password: it is redacted as if it were a whole one.
+        shown = ascii(redact_url(f"x://{url}").removeprefix("x://"))
         raise BadUrl(f"{shown} is not an engine URL.", "Write one like sqlite:///jobs.db or memory://.")
     maker = _makers().get(scheme.lower())
     if maker is None:
         raise _unknown(scheme)
-    return maker(url, limits or Limits())
+    return maker(url, settings)
 
 
 def _makers() -> dict[str, Maker]:
@@ -40,9 +46,9 @@ def _makers() -> dict[str, Maker]:
 
 
 def _offered(entry: metadata.EntryPoint) -> Maker:
-    def make(url: str, limits: Limits) -> Engine:
+    def make(url: str, settings: Settings) -> Engine:
         maker: Maker = entry.load()
-        return maker(url, limits)
+        return maker(url, settings)
 
     return make
 
@@ -55,16 +61,16 @@ def _unknown(scheme: str) -> UnknownScheme:
     return UnknownScheme(f"There is no engine {scheme!a}.", f"{hint}Use sqlite:///jobs.db or memory://.")
 
 
-def _memory(url: str, limits: Limits) -> Engine:
+def _memory(url: str, settings: Settings) -> Engine:
     from windlass.engines.memory import MemoryEngine
 
     parts = urlsplit(url)
     if parts.path not in {"", "/"} or parts.query or parts.fragment:
         raise BadUrl(f"{redact_url(url)!a} says more than memory:// can use.", "Write memory:// or memory://name.")
-    return MemoryEngine(parts.netloc, limits)
+    return MemoryEngine(parts.netloc, settings.limits)
 
 
-def _sqlite(url: str, limits: Limits) -> Engine:
+def _sqlite(url: str, settings: Settings) -> Engine:
     path = sqlite_path(url)
     try:
         module = importlib.import_module("windlass.engines.sqlite")
@@ -72,7 +78,9 @@ def _sqlite(url: str, limits: Limits) -> Engine:
         if error.name != "apsw":
             raise
         raise MissingExtra("The sqlite engine needs the package apsw.", "Run: pip install apsw") from None
-    engine: Engine = module.SqliteEngine(path, limits)
+    engine: Engine = module.SqliteEngine(
+        path, settings.limits, disk_floor=settings.disk_floor_bytes, disk_reserve=settings.disk_reserve_bytes
+    )
     return engine
 
 

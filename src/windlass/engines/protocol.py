@@ -33,7 +33,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from windlass.core.errors import TooLarge
+from windlass.core.errors import BadValue, TooLarge
 from windlass.core.gates import read_gate
 from windlass.core.ids import JobId, WorkerId, read_id
 from windlass.core.intake import check_jobs
@@ -405,6 +405,12 @@ def too_many_steps() -> TooLarge:
     return TooLarge(f"A job keeps at most {STEPS_KEPT:,} steps.", "Give steps that repeat the same key, or fewer.")
 
 
+def check_amendment(amendment: Amendment) -> None:
+    """Refuses to change more jobs at once than a step may touch."""
+    if len(amendment.ids) > BATCH:
+        raise BadValue(f"{len(amendment.ids)} jobs are too many for one change.", f"Name {BATCH} at a time.")
+
+
 def check_puts(puts: Sequence[Put], limits: Limits) -> None:
     """Refuses a write that makes no sense before anything is written."""
     for put in puts:
@@ -424,8 +430,13 @@ def is_gate(key: str) -> bool:
 
 
 def flow_of(key: str) -> JobId | None:
-    """The flow that writing this fact starts."""
-    return read_id(key[5:]) if key.startswith("flow/") else None
+    """The flow that writing this fact starts; the key has one spelling, so that it goes with the flow."""
+    if not key.startswith("flow/"):
+        return None
+    flow = read_id(key.removeprefix("flow/"))
+    if key != f"flow/{flow.hex()}":
+        raise BadValue(f"{key} is not how a flow's fact is written.", f"Write flow/{flow.hex()}.")
+    return flow
 
 
 class Part(StrEnum):

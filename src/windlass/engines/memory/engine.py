@@ -50,6 +50,7 @@ from windlass.engines.protocol import (
     TallyQuery,
     Verdict,
     Written,
+    check_amendment,
     check_notes,
     check_puts,
     check_settlements,
@@ -170,6 +171,7 @@ class MemoryEngine:
             return search.search(admission.store, query, now_us)
 
     def amend(self, amendment: Amendment, /) -> Amended:
+        check_amendment(amendment)
         with self._step() as (admission, now_us):
             return search.amend(admission, amendment, now_us)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from windlass.core.ids import JobId
 from windlass.core.job import ENDED, Attempt, Outcome, Progress, State
 from windlass.core.lifecycle import heed_cancel
 from windlass.core.rank import rank
@@ -44,7 +45,9 @@ def _apply(admission: Admission, row: Row, settlement: Settlement, now_us: int) 
         admission.insert(job, now_us, heir_of=root if job.id == settlement.become else None)
     row.settled_fence = row.fence
     # An heir that was refused as a duplicate cannot take over: the dependents follow this job's own end.
-    row.heir = settlement.become if settlement.become in admission.store.rows else None
+    # So it is with one that an earlier attempt had sent already: it never learnt whose dependents wait for it.
+    heir = admission.store.rows.get(settlement.become or b"")
+    row.heir = settlement.become if heir is not None and heir.heir_of == root else None
     row.result = settlement.result
     row.failure = settlement.failure
     if settlement.ran_us is not None:
@@ -115,6 +118,7 @@ def move_queue(store: Store, row: Row, queue: str) -> None:
 
 def note(admission: Admission, notes: Sequence[Note], now_us: int) -> list[Verdict]:
     """Appends to running jobs: log lines within their bound, the last progress, steps by key."""
+    _check_steps(admission.store, notes)
     verdicts: list[Verdict] = []
     for entry in notes:
         row = admission.store.rows.get(entry.id)
@@ -123,6 +127,18 @@ def note(admission: Admission, notes: Sequence[Note], now_us: int) -> list[Verdi
             _append(row, entry, now_us, admission.limits.log_bytes)
         verdicts.append(verdict)
     return verdicts
+
+
+def _check_steps(store: Store, notes: Sequence[Note]) -> None:
+    """Refuses more steps than a job may keep before the first note is written."""
+    keys: dict[JobId, set[str]] = {}
+    for entry in notes:
+        row = store.rows.get(entry.id)
+        if entry.kind == "step" and row is not None and fenced(row, entry.fence) is Verdict.ACCEPTED:
+            known = keys.setdefault(entry.id, set(row.steps))
+            known.add(entry.key)
+            if len(known) > STEPS_KEPT:
+                raise too_many_steps()
 
 
 def _append(row: Row, entry: Note, now_us: int, log_bytes: int) -> None:
@@ -134,6 +150,4 @@ def _append(row: Row, entry: Note, now_us: int, log_bytes: int) -> None:
         case "progress":
             row.progress = Progress(at_us=now_us, data=entry.data)
         case "step":
-            if entry.key not in row.steps and len(row.steps) >= STEPS_KEPT:
-                raise too_many_steps()
             row.steps[entry.key] = entry.data

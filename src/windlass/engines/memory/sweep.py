@@ -131,7 +131,7 @@ def _purge(admission: Admission, now_us: int, limit: int) -> int:
         if not due and succeeded <= kept:
             break
         entry = heapq.heappop(store.purging)
-        if row.purge_us != at or row.state not in ENDED or row.request.id not in store.rows:
+        if row.purge_us != at or row.state not in ENDED or store.rows.get(row.request.id) is not row:
             continue
         if not due and (row.state is not State.SUCCEEDED or row.key is not None):
             spared.append(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
@@ -44,6 +44,7 @@ class Database(Protocol):
     def executemany(self, statement: str, values: Sequence[Sequence[object]], /) -> Answer: ...
     def changes(self) -> int: ...
     def total_changes(self) -> int: ...
+    def set_wal_hook(self, hook: Callable[[object, str, int], int], /) -> None: ...
     def set_busy_timeout(self, milliseconds: int, /) -> None: ...
     def wal_checkpoint(self, *, mode: int) -> tuple[int, int]: ...
     def close(self, force: bool = False, /) -> None: ...
@@ -94,6 +95,11 @@ def prepare(connection: Database, paths: Paths) -> None:
                 "Keep the store on a local disk of this host.",
             )
         version = schema_of(connection)
+        if not paths.wal.exists():
+            # A disk that fails during the change leaves the file as it was, and SQLite says "wal" all the same.
+            raise StoreUnavailable(
+                f"{paths.database} could not be put into WAL mode.", "Look at the disk, then try again."
+            )
         check_schema(version, paths)
         for target, script in migrations():
             if target > version:
@@ -109,7 +115,8 @@ def _migrate(connection: Database, script: str, target: int) -> None:
         connection.execute("UPDATE meta SET schema=?", (target,))
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # after an error of the disk SQLite has rolled back by itself
+            connection.execute("ROLLBACK")
         raise
 
 

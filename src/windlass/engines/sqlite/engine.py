@@ -52,6 +52,7 @@ from windlass.engines.protocol import (
     TallyQuery,
     Verdict,
     Written,
+    check_amendment,
     check_notes,
     check_puts,
     check_settlements,
@@ -112,6 +113,19 @@ class Hands:
         with self.gate.held():
             self.presence.leave(clean=clean)
         self.gate.close()
+
+    def hold_still(self) -> None:
+        """Before a fork: no transaction may be open.
+
+        SQLite's memory of the locks it holds is copied into the child, where nobody would ever let go of them.
+        """
+        self.gate.hold_still()
+        self.readers.hold_still()
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+        self.readers.go_on()
+        self.gate.go_on()
 
     def forget(self) -> None:
         """In a forked child: locks by flock are the parent's, and must not outlive it here.
@@ -205,6 +219,11 @@ class SqliteEngine:
         if hands is not None:
             hands.close()
 
+    @property
+    def hands(self) -> Hands | None:
+        """What the engine holds while it is open."""
+        return self._hands
+
     def after_fork(self) -> None:
         """In a forked child: what the parent holds is let go unclosed; the next verb opens anew."""
         hands, self._hands = self._hands, None
@@ -222,10 +241,10 @@ class SqliteEngine:
         assert self._hands is not None
         return self._hands
 
-    def _write(self, work: Callable[[Tx], R], *, essential: bool = True) -> R:
+    def _write(self, work: Callable[[Tx], R], *, essential: bool = True, plain: bool = False) -> R:
         """One atomic step, on the disk when this returns; whoever waits for what it brought is rung."""
         hands = self._held()
-        result, hints = hands.committer.write(work, essential=essential)
+        result, hints = hands.committer.write(work, essential=essential, plain=plain)
         hands.bells.signal(hints)
         self._watch_clock(hands.committer.order)
         return result
@@ -252,8 +271,15 @@ class SqliteEngine:
             self._read(lambda db: insert.check_parents(db, jobs))
         for start in range(0, len(jobs), BATCH):
             part = jobs[start : start + BATCH]
+            plain = all(map(insert.is_plain, part))
             receipts += self._write(
-                lambda tx, part=part: insert.insert(tx, part, self._limits, stand_ins, checked=checked), essential=False
+                lambda tx, part=part, plain=plain: (
+                    insert.insert_plain(tx, part, self._limits)
+                    if plain
+                    else insert.insert(tx, part, self._limits, stand_ins, checked=checked)
+                ),
+                essential=False,
+                plain=plain,
             )
         return receipts
 
@@ -280,6 +306,10 @@ class SqliteEngine:
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
         self._held()
         check_settlements(settlements, self._limits)
+        if len(settlements) > BATCH:
+            # Refused whole or not at all: parents of all follow-ups are looked at before the first part is written.
+            follow_ups = [job for settlement in settlements for job in settlement.follow_ups]
+            self._read(lambda db: insert.check_parents(db, follow_ups))
         verdicts: list[Verdict] = []
         for start in range(0, len(settlements), BATCH):
             part = settlements[start : start + BATCH]
@@ -336,8 +366,7 @@ class SqliteEngine:
         return self._read(lambda db: search.search(db, query, self._clock.now_us()))
 
     def amend(self, amendment: Amendment, /) -> Amended:
-        if len(amendment.ids) > BATCH:
-            raise BadValue(f"{len(amendment.ids)} jobs are too many for one change.", f"Name {BATCH} at a time.")
+        check_amendment(amendment)
         return self._write(lambda tx: search.amend(tx, amendment, self._limits))
 
     def tally(self, query: TallyQuery, /) -> Tally:
@@ -392,20 +421,30 @@ class SqliteEngine:
         if path.exists() or path.is_symlink():
             raise BadValue(f"{path} exists.", "Name a file that does not.")
         hands = self._held()
-        os.close(open_safely(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-        copier = connection.connect(hands.paths)
         try:
-            with connection.translated(hands.paths), hands.gate.held():
-                copier.execute("VACUUM INTO ?", (str(path),))
+            epoch = hands.gate.epoch()
+            self._copy(hands, path)
+            if hands.gate.epoch() != epoch:
+                # A checkpoint may have moved pages under the copy (readers.py): once more, with the writers waiting.
+                path.unlink()
+                with hands.gate.held():
+                    self._copy(hands, path)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        finally:
-            copier.close()
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
         return path
+
+    def _copy(self, hands: Hands, path: Path) -> None:
+        os.close(open_safely(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        copier = connection.connect(hands.paths)
+        try:
+            with connection.translated(hands.paths):
+                copier.execute("VACUUM INTO ?", (str(path),))
+        finally:
+            copier.close()
 
 
 def _fetch(db: Database, job_id: JobId, parts: frozenset[Part], log_after: int, now_us: int) -> Job | None:
@@ -450,9 +489,25 @@ def _tally(db: Database, query: TallyQuery) -> Tally:
     return Tally(counts=counts, buckets=buckets, cards=cards)
 
 
+_still: list[Hands] = []
+
+
+def _before_fork() -> None:
+    for engine in list(_engines):
+        if (hands := engine.hands) is not None:
+            hands.hold_still()
+            _still.append(hands)
+
+
+def _after_fork_in_parent() -> None:
+    while _still:
+        _still.pop().go_on()
+
+
 def _after_fork() -> None:
+    _still.clear()
     for engine in list(_engines):
         engine.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)

@@ -49,6 +49,7 @@ class Paths:
         # SQLite resolves links on the way to the file before it names the -wal: so must we.
         given = Path(database).absolute()
         self.database = Path(os.path.realpath(given.parent)) / given.name
+        self._parent = str(self.database.parent)
         self.wal = Path(f"{self.database}-wal")
         self.shm = Path(f"{self.database}-shm")
         self.gate = Path(f"{self.database}.gate")
@@ -78,7 +79,7 @@ class Paths:
 
     def free_bytes(self) -> int:
         """What is left on the disk for this user."""
-        disk = os.statvfs(self.database.parent)
+        disk = os.statvfs(self._parent)
         return disk.f_bavail * disk.f_frsize
 
 
@@ -163,10 +164,13 @@ class Presence:
         marked = os.pread(self._descriptor, 5, 0) == b"dirty"
         if not marked:
             # On the disk before the first write: a power cut must find it there too.
-            os.pwrite(self._descriptor, b"dirty", 0)
-            os.fsync(self._descriptor)
-            for folder in (self._folder, self._folder.parent):
-                sync_folder(folder)
+            try:
+                os.pwrite(self._descriptor, b"dirty", 0)
+                os.fsync(self._descriptor)
+                for folder in (self._folder, self._folder.parent):
+                    sync_folder(folder)
+            except OSError as error:
+                raise refused(self._folder, error) from None
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)
         return alone and marked
 

@@ -10,6 +10,9 @@ still write to. Three things make us independent of that:
 2. Two *pins*: shared open-file-description locks (Linux) on the bytes that SQLite locks exclusively before it deletes
    or rebuilds the -wal and the -shm. They conflict with anybody's POSIX locks, our own process included, and do not
    vanish; so nobody can delete or truncate those files while an engine is open.
+   A third pin is held during each commit and checkpoint: on the byte that SQLite locks before it rebuilds the index of
+   the WAL. A reader that finds the index half written takes the writer's lock to see whether the writer is dead; where
+   that lock has vanished, it would rebuild the index under a living writer, and pages of its commit would be lost.
 3. Where pins do not exist (macOS) or somebody removes files by hand: the -wal's inode is checked under the gate before
    and after each commit (commit.py), and an epoch in the gate file grows before each checkpoint, so that a reader whose
    lock vanished notices that the ground moved and reads again (readers.py).
@@ -32,6 +35,8 @@ _SHARED_BYTES = (0x40000002, 510)
 """The range of the database file that SQLite locks exclusively before it deletes the WAL."""
 _DMS_BYTE = (128, 1)
 """The byte of the -shm that SQLite locks exclusively before it truncates the file."""
+_RECOVER_BYTE = (122, 1)
+"""The byte of the -shm that SQLite locks exclusively before it rebuilds the index of the WAL."""
 
 
 class Gate:
@@ -39,6 +44,7 @@ class Gate:
 
     def __init__(self, paths: Paths) -> None:
         self._path = paths.gate
+        self._name = str(paths.gate)
         self._descriptor = open_safely(self._path)
         self._inode = os.fstat(self._descriptor).st_ino
         # To the kernel all threads that use one descriptor are one holder; among them this lock decides.
@@ -59,9 +65,17 @@ class Gate:
             finally:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
+    def hold_still(self) -> None:
+        """Before a fork: waits for the thread that is inside, and lets nobody in."""
+        self._thread.acquire()
+
+    def go_on(self) -> None:
+        """After it."""
+        self._thread.release()
+
     def _is_in_place(self) -> bool:
         try:
-            return os.stat(self._path, follow_symlinks=False).st_ino == self._inode
+            return os.lstat(self._name).st_ino == self._inode
         except FileNotFoundError:
             return False
 
@@ -94,8 +108,23 @@ class Pins:
         with Pins._lock:
             descriptors, users = Pins._all.get(self._key, ([], 0))
             if not users:
-                descriptors = [_pin(paths.database, *_SHARED_BYTES), _pin(paths.shm, *_DMS_BYTE)]
+                descriptors = [_pin(paths.database, *_SHARED_BYTES)]
+                try:
+                    descriptors.append(_pin(paths.shm, *_DMS_BYTE))
+                except BaseException:
+                    os.close(descriptors[0])
+                    raise
             Pins._all[self._key] = (descriptors, users + 1)
+
+    @contextmanager
+    def steady(self) -> Generator[None]:
+        """Nobody rebuilds the index of the WAL meanwhile. Only under the gate: the pin is one for all engines."""
+        descriptor = Pins._all[self._key][0][1]
+        _lock(descriptor, fcntl.F_RDLCK, *_RECOVER_BYTE, wait=True)
+        try:
+            yield
+        finally:
+            _lock(descriptor, fcntl.F_UNLCK, *_RECOVER_BYTE)
 
     def release(self) -> None:
         with Pins._lock:
@@ -118,10 +147,15 @@ class Pins:
 
 def _pin(path: Path, start: int, length: int) -> int:
     descriptor = open_safely(path, os.O_RDWR)
-    if hasattr(fcntl, "F_OFD_SETLK"):
-        lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+    _lock(descriptor, fcntl.F_RDLCK, start, length)
     return descriptor
+
+
+def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = False) -> None:
+    """An open-file-description lock, where there is such a thing."""
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        lock = struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, lock)
 
 
 os.register_at_fork(after_in_child=Pins.forget)

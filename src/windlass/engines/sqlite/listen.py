@@ -29,6 +29,8 @@ from windlass.engines.sqlite.files import Paths, open_safely
 NET_S = 1.0
 STALE_S = 3_600.0
 """A FIFO that nobody has touched for so long has lost its listener; a living one would make it anew."""
+GRAIN_NS = 20_000_000
+"""File times move in steps of the kernel's clock, some milliseconds long."""
 CHUNK = 100
 """Ids in one write: what fits into a pipe at once is never torn."""
 
@@ -77,6 +79,9 @@ class Bells:
 
     def __init__(self, paths: Paths) -> None:
         self._folder = paths.wake
+        self._where = str(paths.wake)
+        self._read_at_ns = 0
+        self._there: list[str] = []
         self._lock = threading.Lock()
         self._ears: dict[Interest, list[Ear]] = {}
         self._busy: list[Ear] = []
@@ -140,7 +145,7 @@ class Bells:
 
     def signal(self, hints: Iterable[Hint]) -> None:
         """Rings one idle worker for work, and everybody concerned for the rest."""
-        names = [name for name in os.listdir(self._folder) if not name.endswith(".json")]
+        names = self._names()
         # Nobody listens: the hints are not even made.
         hints = list(hints) if names else ()
         if not hints:
@@ -159,6 +164,16 @@ class Bells:
             elif hint.kind == "order" and hint.id is not None:
                 for name in self._of_worker(workers, hint.id):
                     self._ring(name, f"order {hint.id.hex()}\n".encode())
+
+    def _names(self) -> list[str]:
+        """The FIFOs there are. The folder is read again only when it has changed."""
+        changed_ns = os.stat(self._where).st_mtime_ns
+        if changed_ns != self._read_at_ns:
+            self._there = [name for name in os.listdir(self._where) if not name.endswith(".json")]
+            # A change within the clock's grain of this look could be missed: look again until it is older.
+            settled = time.time_ns() - changed_ns > GRAIN_NS
+            self._read_at_ns = changed_ns if settled else 0
+        return list(self._there)
 
     def _ring_first(self, names: list[str], hint: Hint) -> None:
         for name in names:

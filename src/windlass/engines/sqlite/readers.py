@@ -32,6 +32,8 @@ class Readers:
         self._paths = paths
         self._gate = gate
         self._lock = threading.Lock()
+        self._still = threading.Condition(threading.Lock())
+        self._busy = 0
         self._idle: list[tuple[int, Database]] = []
 
     def read(self, look: Callable[[Database], R]) -> R:
@@ -53,6 +55,26 @@ class Readers:
             return self._once(look)
 
     def _once(self, look: Callable[[Database], R]) -> R:
+        with self._still:
+            self._busy += 1
+        try:
+            return self._look(look)
+        finally:
+            with self._still:
+                self._busy -= 1
+                self._still.notify_all()
+
+    def hold_still(self) -> None:
+        """Before a fork: waits for those who read, and lets nobody begin."""
+        self._still.acquire()
+        while self._busy:
+            self._still.wait()
+
+    def go_on(self) -> None:
+        """After it."""
+        self._still.release()
+
+    def _look(self, look: Callable[[Database], R]) -> R:
         inode, connection = self._take()
         try:
             connection.execute("BEGIN")

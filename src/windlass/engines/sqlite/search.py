@@ -168,6 +168,7 @@ def amend(tx: Tx, amendment: Amendment, limits: Limits) -> Amended:
     """Changes the jobs named, or the next page of those the query finds; says which it left, and why."""
     admission, ids, cursor = Admission(tx, limits), amendment.ids, None
     if amendment.query is not None:
+        tx.flush()
         query = msgspec.structs.replace(amendment.query, limit=min(amendment.query.limit, BATCH), count=False)
         page = search(tx.connection, query, tx.now_us)
         ids, cursor = tuple(job.id for job in page.jobs), page.cursor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.core.errors import BadValue
 from windlass.core.ids import new_id
 from windlass.core.job import ENDED, WAITING, Outcome, State
 from windlass.engines.protocol import BATCH, Amendment, Change, Query
@@ -162,6 +163,12 @@ class Cancelling:
         amended = harness.engine.amend(Amendment(change=Change.CANCEL, query=Query(limit=1_000)))
         assert len(amended.changed) <= BATCH
         assert amended.cursor is not None
+
+    def test_more_ids_than_a_batch_are_refused_and_nothing_is_changed(self, harness: Harness) -> None:
+        ids = harness.send_many(BATCH + 1)
+        with pytest.raises(BadValue):
+            harness.amend(Change.CANCEL, *ids)
+        assert set(harness.states(ids)) == {State.READY}
 
     def test_a_query_by_tag_reaches_every_job_of_it(self, harness: Harness) -> None:
         tagged = [harness.send(tags=("batch-7",)) for _ in range(3)]

@@ -67,6 +67,13 @@ class Flows:
             harness.finish(parent)
         assert harness.state(child) is State.READY
 
+    def test_a_parent_named_twice_is_one(self, harness: Harness) -> None:
+        worker = harness.worker()
+        parent = harness.send()
+        child = harness.send(parents=(Edge(parent), Edge(parent)))
+        both = harness.send(parents=(Edge(parent), Edge(parent, "ended")))
+        assert harness.drain(worker) == [parent, child, both]
+
     def test_a_settle_of_all_parents_at_once_frees_the_child_once(self, harness: Harness) -> None:
         parents = [harness.send(queue="p") for _ in range(60)]
         child = harness.send(parents=tuple(Edge(parent) for parent in parents), queue="c")

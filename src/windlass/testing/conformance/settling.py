@@ -296,6 +296,13 @@ class Settling:
         harness.finish(claim, result=b"forty-two")
         assert harness.job(claim.id).result == b"forty-two"
 
+    def test_the_result_is_stored_with_a_success_after_a_failure(self, harness: Harness) -> None:
+        claim = harness.running()
+        harness.finish(claim, Outcome.FAILED, delay_s=0, failure=ERROR)
+        (claim,) = harness.claim(harness.hand(), queues=(claim.queue,))
+        harness.finish(claim, result=b"at last")
+        assert harness.job(claim.id).result == b"at last"
+
     def test_the_failure_is_stored_with_a_dead_job(self, harness: Harness) -> None:
         claim = harness.running()
         harness.finish(claim, Outcome.FAILED, failure=ERROR)

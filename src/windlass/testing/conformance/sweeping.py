@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.core.errors import WorkerGone
 from windlass.core.ids import WorkerId
 from windlass.core.job import Outcome, State
 from windlass.core.limits import Limits
-from windlass.engines.protocol import Change, Claim, Sweep, Swept, TallyQuery, Verdict
+from windlass.engines.protocol import Beat, Change, Claim, Sweep, Swept, TallyQuery, Verdict
 from windlass.testing.conformance.harness import DAY_US, HOUR_US, SECOND_US, Harness
 
 
@@ -146,6 +147,33 @@ class Sweeping:
         assert max(lost) <= 7
         assert {harness.record(job_id).losses for job_id in ids} == {1}
         assert harness.finish(claims[0]) is Verdict.STALE
+
+    def test_a_worker_whose_jobs_are_being_taken_back_cannot_come_back(self, harness: Harness) -> None:
+        harness.worker()
+        harness.send_many(4)
+        doomed = harness.worker()
+        harness.claim(doomed, 2)
+        card = harness.card(doomed)
+        harness.vanish(doomed)
+        assert harness.sweep(limit=1).lost == 1
+        assert harness.engine.renew(Beat(card=card, beat=999)).gone
+        with pytest.raises(WorkerGone):
+            harness.claim(doomed, 1)
+
+    def test_a_job_whose_worker_vanished_refuses_its_old_fence_before_it_is_claimed_again(
+        self, harness: Harness
+    ) -> None:
+        harness.worker()
+        job_id = harness.send()
+        doomed = harness.worker()
+        (claim,) = harness.claim(doomed)
+        harness.vanish(doomed)
+        harness.sweep_all()
+        before = harness.job(job_id)
+        for outcome in (Outcome.SUCCEEDED, Outcome.FAILED, None):
+            assert harness.finish(claim, outcome) is Verdict.STALE
+        assert harness.job(job_id) == before
+        assert harness.record(job_id).fence > claim.fence
 
     def test_a_second_sweep_finds_nothing_to_do(self, harness: Harness) -> None:
         harness.worker()

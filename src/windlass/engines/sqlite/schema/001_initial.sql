@@ -30,7 +30,7 @@ CREATE TABLE job (
   state         TEXT NOT NULL,
   queue         TEXT NOT NULL,
   task          TEXT NOT NULL,
-  stream        INTEGER,                -- while ready or running
+  stream        INTEGER,                -- while ready or running; a first-try success keeps its last one
   rank          INTEGER NOT NULL,
   fence         INTEGER NOT NULL DEFAULT 0,
   settled_fence INTEGER NOT NULL DEFAULT 0,

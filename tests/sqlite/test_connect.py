@@ -1,0 +1,154 @@
+"""connect: a URL picks the engine, and one that cannot be used says why and what to write instead."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.sqlite.rig import in_child
+from windlass import connect
+from windlass.core.errors import BadUrl, UnknownScheme
+from windlass.core.limits import Limits
+from windlass.core.settings import Settings
+from windlass.engines.connect import GROUP, sqlite_path
+from windlass.engines.memory import MemoryEngine
+from windlass.engines.protocol import Engine
+from windlass.engines.sqlite import SqliteEngine
+
+
+def test_the_scheme_picks_the_engine_whatever_its_case() -> None:
+    assert isinstance(connect("memory://"), MemoryEngine)
+    assert isinstance(connect("SQLite:///jobs.db"), SqliteEngine)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///jobs.db", "jobs.db"),
+        ("sqlite:////var/lib/jobs.db", "/var/lib/jobs.db"),
+        ("sqlite:///a%20b.db", "a b.db"),
+    ],
+)
+def test_the_path_is_relative_or_absolute_as_written(url: str, path: str) -> None:
+    assert sqlite_path(url) == Path(path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "jobs.db",
+        "sqlite:jobs.db",
+        "://",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///folder/",
+        "sqlite://host/jobs.db",
+        "sqlite://jobs.db",
+        "sqlite:///jobs.db?mode=ro",
+        "sqlite:///jobs.db#x",
+        "sqlite:///a%00b",
+        "memory://name/path",
+        "memory://?x=1",
+    ],
+)
+def test_a_bad_url_is_refused_and_shown_how_to_write_it(url: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        connect(url)
+    assert "://" in caught.value.todo
+
+
+@pytest.mark.parametrize(
+    ("url", "near"), [("sqlit:///jobs.db", "sqlite"), ("memori://", "memory"), ("reddis://x", "redis")]
+)
+def test_a_near_miss_is_named(url: str, near: str) -> None:
+    with pytest.raises(UnknownScheme) as caught:
+        connect(url)
+    assert f"Did you mean {near}://?" in caught.value.todo
+
+
+def test_a_scheme_like_nothing_known_guesses_nothing() -> None:
+    with pytest.raises(UnknownScheme) as caught:
+        connect("gopher://jobs")
+    assert "Did you mean" not in caught.value.todo
+    assert caught.value.todo
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey", "postgresql", "mongodb", "file"])
+def test_an_engine_of_a_later_version_says_so(scheme: str) -> None:
+    with pytest.raises(UnknownScheme) as caught:
+        connect(f"{scheme}://host")
+    assert "not in this version" in caught.value.message
+    assert "sqlite:///" in caught.value.todo
+
+
+def test_no_refusal_shows_a_password() -> None:
+    for url in (
+        "sqlite://me:hunter2@host/jobs.db",
+        "memory://me:hunter2@x/y",
+        "me:hunter2@host",
+        "me:hunter2@host://x",
+    ):
+        with pytest.raises(BadUrl) as caught:
+            connect(url)
+        assert "hunter2" not in str(caught.value)
+
+
+WITHOUT_APSW = """
+import sys
+sys.modules["apsw"] = None
+import windlass
+assert windlass.connect("memory://")
+try:
+    windlass.connect("sqlite:///jobs.db")
+except windlass.WindlassError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_missing_driver_is_answered_with_the_pip_command() -> None:
+    """MissingExtra, in a process that has no apsw."""
+    done = in_child(WITHOUT_APSW)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("MissingExtra ")
+    assert "pip install apsw" in done.stdout
+
+
+def offered(url: str, settings: Settings) -> Engine:
+    return MemoryEngine(url.partition("://")[2], settings.limits)
+
+
+def broken(url: str, settings: Settings) -> Engine:
+    raise AssertionError("an entry point may not take the place of an engine of ours")
+
+
+@pytest.fixture
+def entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = metadata.EntryPoints(
+        [
+            metadata.EntryPoint("mine", f"{__name__}:offered", GROUP),
+            metadata.EntryPoint("memory", f"{__name__}:broken", GROUP),
+            metadata.EntryPoint("absent", "no.such.module:engine", GROUP),
+        ]
+    )
+
+    def entry_points(*, group: str) -> metadata.EntryPoints:
+        return found.select(group=group)
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points)
+
+
+@pytest.mark.usefixtures("entries")
+def test_another_package_can_offer_an_engine() -> None:
+    limits = Limits(tags=3)
+    engine = connect("mine://shop", Settings(limits=limits))
+    assert isinstance(engine, MemoryEngine)
+    engine.open()
+    engine.close()
+
+
+@pytest.mark.usefixtures("entries")
+def test_another_package_cannot_replace_an_engine_of_ours_and_is_loaded_only_when_asked() -> None:
+    assert isinstance(connect("memory://"), MemoryEngine)
