@@ -1,0 +1,8 @@
+"""bench: how fast is it, and beside what? `python -m bench` (`make bars`) measures every bar of bars.toml.
+
+In reading order: `bars.toml` and `bars.py` (what must be reached), `stores.py` (files with a million jobs, made once
+and copied), `rounds.py` (two contestants in turn, each in a process of its own), `bare.py` (the loop we are held
+against), then a family of measurements each: `claims.py`, `inserts.py`, `growth.py`; `report.py` (table, evidence).
+
+Nothing here is imported by the package, and no figure is taken from an earlier run: every ratio comes from one run.
+"""
