@@ -1,0 +1,9 @@
+"""Does it hold under fire? Long, seeded stories with real processes and real faults, and one checker for all.
+
+Read in this order: `recorder.py` (what each process writes down), `workload.py` (which jobs), `worker.py` and
+`writer.py` (the processes that are hurt), `checker.py` (the invariants of DESIGN §10 over what was written down and
+what the store holds), then the stories: `kills.py`, `power_cuts.py`, `lost_locks.py`, `machine.py`.
+
+`make soak` runs them whole and writes docs/evidence/<story>.json; `tests/faults/` runs small seeded samples. No story
+checks a time, and none touches a process, a mount or a file that it did not make.
+"""
