@@ -1,0 +1,176 @@
+"""Write the tables of docs/reference that the code itself defines: lifecycle, errors, settings.
+
+    python scripts/write_reference.py            write them
+    python scripts/write_reference.py --check    say which differ from the code; write nothing
+
+Only the lines between the two marker comments of a page are replaced; the text around them is written by hand.
+The words that the code does not hold (what to do about an error, what a setting means) are here, and a class or a
+setting without words is an error: neither can be forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from windlass.core import errors
+from windlass.core.errors import WindlassError
+from windlass.core.job import State
+from windlass.core.lifecycle import TABLE
+from windlass.core.settings import PREFIX, Settings, shown_values
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+BEGIN = "<!-- begin: written by scripts/write_reference.py -->"
+END = "<!-- end: written by scripts/write_reference.py -->"
+
+WHAT_TO_DO = {
+    "WL000": "Catch it to catch everything Windlass raises.",
+    "WL100": "Correct the configuration; trying again does not help.",
+    "WL101": "Correct the setting; the message names it, where it came from, and a near miss.",
+    "WL102": "Write the URL like `sqlite:///jobs.db`, `sqlite:////var/lib/jobs.db` or `memory://`.",
+    "WL103": "Use a scheme of this version; the message names the nearest one.",
+    "WL104": "Run the pip command in the message.",
+    "WL105": "Use Linux (or macOS, best effort), or `memory://`.",
+    "WL200": "Correct the value; nothing was stored.",
+    "WL201": "Use 1 to 128 of the characters `A-Z a-z 0-9 _ . : -` and begin with a letter or a digit.",
+    "WL202": "Give a value in the range that the message states.",
+    "WL203": "Send plain data, or an id, and load the object inside the task; the message names the argument.",
+    "WL204": "Send less, or raise the setting that the message names.",
+    "WL205": "Send what the annotation says, or change the annotation.",
+    "WL206": "Insert parents first, put both into one batch, or put both into one flow.",
+    "WL300": "Look at the message: it is about the store, not about the job.",
+    "WL301": "Send the same call again. Every verb may be repeated.",
+    "WL302": "Call `open()` first.",
+    "WL303": "Change the rights, make the folder, or give another path.",
+    "WL304": "Give the path of a new file or of a Windlass store.",
+    "WL305": "Upgrade this process. Newer workers take its jobs over.",
+    "WL306": "Stop all workers, keep the damaged file for study, restore a backup.",
+    "WL307": "Free some space, then send again.",
+    "WL308": "Remove the link or the foreign file, or run as its owner.",
+    "WL309": "Put the file back, or restart every process that uses it.",
+    "WL400": "See the three below.",
+    "WL401": "Announce the worker with a first beat; after a sweep it needs a new id.",
+    "WL402": "Count tickets up by one for every new claim.",
+    "WL403": "Renew, then claim again.",
+    "WL500": "Upgrade where the message says that the record is from a newer Windlass.",
+    "WL501": "Check the id; the record may have passed its retention.",
+    "WL502": "Check the disk and the store, then send the job again.",
+}
+
+MEANINGS = {
+    "url": "the engine and where its store lies",
+    "lease": "how long a worker may claim after its last renewal",
+    "beat": "how often a worker renews; at most half of `lease`",
+    "sweep": "how often a worker sweeps",
+    "disk_floor_bytes": "below this much free disk new jobs are refused",
+    "disk_reserve_bytes": "bytes set aside, given up when the disk is full so that running jobs can settle",
+    "payload_bytes": "sealed arguments of one job",
+    "result_bytes": "sealed result of one job",
+    "log_bytes": "log of one job over all attempts, each line its text and 32 bytes; head and tail are kept",
+    "error_bytes": "text of one error; head and tail are kept",
+    "note_bytes": "one note: a log line, a progress or a step",
+    "fact_bytes": "one shared fact",
+    "tags": "tags of one job",
+    "json_depth": "levels of nesting in arguments and results",
+    "number_digits": "digits of one number in arguments and results",
+    "keep_succeeded_count": "succeeded jobs kept; the oldest go first",
+    "keep_result": "how long a result can be read after the end",
+    "keep_succeeded": "how long a succeeded job is kept",
+    "keep_dead": "how long a dead job is kept",
+    "keep_cancelled": "how long a cancelled job is kept",
+    "keep_expired": "how long an expired job is kept",
+    "aging_step": "how much earlier one level of priority ranks a job",
+}
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """A Markdown table."""
+    first = list(heads)
+    lines = [first, ["---"] * len(first), *rows]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def lifecycle_table() -> list[str]:
+    """Every row of core.lifecycle.TABLE; states in the order of their life."""
+    order = list(State)
+    rows = (
+        [f"`{state}`" if state else "(new)", f"`{event}`", ", ".join(f"`{to}`" for to in order if to in nexts)]
+        for (state, event), nexts in TABLE.items()
+    )
+    return table(["state", "event or outcome", "next states"], rows)
+
+
+def error_tree(kind: type[WindlassError] = WindlassError, depth: int = 0) -> Iterator[tuple[int, type[WindlassError]]]:
+    """Every error class of core.errors with its depth in the tree, by code."""
+    yield depth, kind
+    own = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
+    for child in sorted(own, key=lambda child: child.code):
+        yield from error_tree(child, depth + 1)
+
+
+def errors_table() -> list[str]:
+    """Every error class: its code, its name, what it means, what to do."""
+    rows: list[list[str]] = []
+    for depth, kind in error_tree():
+        name = f"`{kind.__name__}`" if depth > 1 else f"**`{kind.__name__}`**"
+        rows.append([kind.code, name, _first_line(kind), WHAT_TO_DO[kind.code]])
+    return table(["code", "error", "meaning", "what to do"], rows)
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().splitlines()[0]
+
+
+def settings_table() -> list[str]:
+    """Every setting: its default as people write it, its environment variable, its meaning."""
+    defaults = shown_values(Settings())
+    rows = (
+        # People may write 100_000, not 100,000.
+        [f"`{name}`", f"`{shown.replace(',', '_')}`", f"`{PREFIX}{name.upper()}`", MEANINGS[name]]
+        for name, shown in defaults.items()
+    )
+    return table(["setting", "default", "environment", "meaning"], rows)
+
+
+PAGES: dict[str, Callable[[], list[str]]] = {
+    "lifecycle.md": lifecycle_table,
+    "errors.md": errors_table,
+    "settings.md": settings_table,
+}
+
+
+def renewed(page: str, lines: list[str]) -> str:
+    """The page with these lines between its markers."""
+    pattern = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+    if len(pattern.findall(page)) != 1:
+        raise ValueError(f"The page needs the lines {BEGIN!r} and {END!r}, once each.")
+    block = "\n".join([BEGIN, "", *lines, "", END])
+    return pattern.sub(lambda _: block, page)
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check every page; 1 if a page was not as it should be."""
+    check = arguments == ["--check"]
+    if arguments and not check:
+        print("usage: python scripts/write_reference.py [--check]", file=sys.stderr)
+        return 2
+    differ = 0
+    for name, make in PAGES.items():
+        path = REFERENCE / name
+        page = path.read_text(encoding="utf-8")
+        new = renewed(page, make())
+        if new == page:
+            continue
+        if check:
+            print(f"docs/reference/{name} differs from the code: run python scripts/write_reference.py")
+            differ = 1
+        else:
+            path.write_text(new, encoding="utf-8")
+            print(f"docs/reference/{name} written")
+    return differ
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
