@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -92,3 +93,67 @@ def test_one_bad_job_keeps_the_whole_batch_out() -> None:
         check_jobs(jobs, LIMITS)
     check_jobs(jobs[:1], LIMITS)
     check_jobs([], LIMITS)
+
+
+class Name(StrEnum):
+    TASK = "task"
+
+
+WRONG: list[tuple[dict[str, Any], type[InputError], str]] = [
+    ({"id": "0" * 16}, BadValue, "job id cannot be a str"),
+    ({"id": bytearray(16)}, BadValue, "job id cannot be a bytearray"),
+    ({"task": 5}, BadName, "task"),
+    ({"task": Name.TASK}, BadName, "task"),
+    ({"task": ["task"]}, BadName, "task"),
+    ({"queue": None}, BadName, "queue"),
+    ({"payload": "text"}, BadValue, "payload of a job cannot be a str"),
+    ({"payload": None}, BadValue, "payload"),
+    ({"options": {}}, BadValue, "options of a job cannot be a dict"),
+    ({"priority": True}, BadValue, "priority of a job cannot be a bool"),
+    ({"priority": 1.5}, BadValue, "priority"),
+    ({"delay_us": "1"}, BadValue, "delay_us"),
+    ({"at_us": 1.5}, BadValue, "at_us"),
+    ({"expires_us": "tomorrow"}, BadValue, "expires_us"),
+    ({"lane": b"l"}, BadName, "lane"),
+    ({"lane_limit": "3"}, BadValue, "lane_limit"),
+    ({"lane_limit": 1 << 70}, BadValue, "at once"),
+    ({"gate": 0}, BadName, "gate"),
+    ({"unique": "key"}, BadValue, "unique rule of a job cannot be a str"),
+    ({"unique": Unique(b"key")}, BadName, "unique key"),  # pyright: ignore[reportArgumentType]
+    ({"unique": Unique("key", "never")}, BadValue, "cannot end at 'never'"),  # pyright: ignore[reportArgumentType]
+    ({"unique": Unique("key", "time", 1.5)}, BadValue, "period"),  # pyright: ignore[reportArgumentType]
+    ({"unique": Unique("key", "end", 1 << 70)}, BadValue, "period"),
+    ({"needs": {"cpu": 1}}, BadValue, "needs of a job cannot be a dict"),
+    ({"needs": ("cpu",)}, BadValue, "resource and a whole number"),
+    ({"needs": (("cpu", 0.5),)}, BadValue, "resource and a whole number"),
+    ({"needs": ((1, 1),)}, BadName, "resource"),
+    ({"parents": [Edge(bytes(16))]}, BadValue, "parents of a job cannot be a list"),
+    ({"parents": (bytes(16),)}, BadValue, "A parent cannot be a bytes"),
+    ({"parents": (Edge("p"),)}, BadValue, "A parent cannot be a str"),  # pyright: ignore[reportArgumentType]
+    ({"parents": (Edge(b"p"),)}, BadValue, "16 bytes"),
+    ({"parents": (Edge(bytes(16), "maybe"),)}, BadValue, "until 'maybe'"),  # pyright: ignore[reportArgumentType]
+    ({"flow": "flow"}, BadValue, "flow of a job cannot be a str"),
+    ({"flow": b"flow"}, BadValue, "16 bytes"),
+    ({"retry_of": 7}, BadValue, "retry_of"),
+    ({"tags": ["a"]}, BadValue, "tags of a job cannot be a list"),
+    ({"tags": "a"}, BadValue, "tags of a job cannot be a str"),
+    ({"tags": (1,)}, BadName, "tag"),
+]
+
+
+@pytest.mark.parametrize(("fields", "error", "words"), WRONG, ids=lambda value: str(value)[:40])
+def test_what_is_of_another_type_is_refused_by_name_and_told_what_to_do(
+    fields: dict[str, Any], error: type[InputError], words: str
+) -> None:
+    for request in (PLAIN, FULL):
+        check_request(request, LIMITS)
+        with pytest.raises(error, match=words) as caught:
+            check_request(msgspec.structs.replace(request, **fields), LIMITS)
+        assert caught.value.todo
+        assert caught.value.message.endswith(".")
+
+
+@pytest.mark.parametrize("job", [PLAIN, None, Job(request={"task": "t"})], ids=["request", "none", "dict"])  # pyright: ignore[reportArgumentType]
+def test_what_is_no_job_is_refused(job: Any) -> None:
+    with pytest.raises(BadValue, match="A job to insert cannot be a"):
+        check_jobs([job], LIMITS)

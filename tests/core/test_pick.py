@@ -100,3 +100,38 @@ def test_a_job_too_big_for_the_whole_worker_holds_nobody_back() -> None:
 def test_an_empty_stream_of_big_jobs_holds_nobody_back() -> None:
     streams = [stream([], needs=(("cpu", 8),)), stream([20], needs=(("cpu", 1),))]
     assert pick(streams, budget(free={"cpu": 2}, total={"cpu": 8}), 1_000) == [20]
+
+
+def test_a_big_job_behind_a_shut_gate_holds_nobody_back() -> None:
+    def taken(places: int | None) -> list[int]:
+        streams = [stream([10], "gate/g", needs=(("cpu", 8),)), stream([20], needs=(("cpu", 1),))]
+        return pick(streams, budget(places={"gate/g": places}, free={"cpu": 2}, total={"cpu": 8}), 1_000)
+
+    assert taken(0) == [20]
+    assert taken(1) == []
+    assert taken(None) == []
+
+
+def test_how_long_a_job_has_waited_counts_and_not_its_rank() -> None:
+    def taken(waited_since: int) -> list[int]:
+        streams = [stream([10], needs=(("cpu", 8),)), stream([20], needs=(("cpu", 1),))]
+        return pick(streams, budget(free={"cpu": 2}, total={"cpu": 8}), 1_000, lambda _: waited_since)
+
+    assert taken(1_000) == [20], "a rank far below the bound is only its priority"
+    assert taken(999) == []
+
+
+@given(RANKS, st.integers(-1, 20), st.sampled_from([None, 1_000]))
+def test_a_lone_stream_gives_and_spends_the_same_by_the_short_way(
+    ranks: list[int], limit: int, places: int | None
+) -> None:
+    spend = budget(limit, places={"queue/q": places})
+    assert pick([stream(ranks, "queue/q", "gate/g")], spend, NEVER) == ranks[: max(0, limit)]
+    taken = min(len(ranks), max(0, limit))
+    assert spend.spent == ({"queue/q": taken, "gate/g": taken} if taken else {})
+
+
+def test_a_lone_stream_without_rules_is_read_only_as_far_as_it_is_taken() -> None:
+    candidate = stream(list(range(10)), "queue/q")
+    assert pick([candidate], budget(limit=3), NEVER) == [0, 1, 2]
+    assert next(candidate.heads) == (3, 3)

@@ -102,6 +102,8 @@ def write_for_ever(path: Path) -> None:
 
 
 def test_a_full_disk_refuses_new_jobs_and_still_settles_what_runs(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(MIB // 2))
     engine = SqliteEngine(small_disk / "jobs.db", disk_floor=0, disk_reserve=MIB // 2)
     engine.open()
     worker = new_id()
@@ -112,9 +114,8 @@ def test_a_full_disk_refuses_new_jobs_and_still_settles_what_runs(small_disk: Pa
     (claim,) = engine.claim(Order(worker=worker, ticket=1, limit=1)).claims
     with pytest.raises(StoreFull):
         insert_for_ever(engine, there)
-    ballast = small_disk / "ballast"
     with pytest.raises(OSError, match="No space"):
-        write_for_ever(ballast)
+        write_for_ever(small_disk / "filler")
     assert engine.settle([Settlement(id=claim.id, fence=claim.fence)]) == [Verdict.ACCEPTED]
     assert all(job is not None for job in engine.fetch(there))
     ballast.unlink()

@@ -111,7 +111,7 @@ def together(engine: SqliteEngine, path: Path, calls: Iterable[Callable[[], obje
     """The answers (or errors) of calls that were committed as one group, in the order of the calls."""
     answers: list[object] = []
     threads: list[threading.Thread] = []
-    queue: Any = inner(engine, "committer", "_queue")
+    queue: Any = inner(engine, "committer", "_line", "_waiting")
 
     def run(number: int, call: Callable[[], object]) -> None:
         try:

@@ -34,7 +34,7 @@ from windlass.core.errors import BadValue, StoreClosed, StoreUnavailable, Ticket
 from windlass.core.ids import JobId, new_id
 from windlass.core.job import Edge, State
 from windlass.engines.protocol import Amendment, Change, Hint, Interest, Receipt, Settlement, Sweep, Verdict
-from windlass.engines.sqlite import SqliteEngine, commit
+from windlass.engines.sqlite import SqliteEngine, line
 from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.gate import Gate
 from windlass.testing.clock import FakeClock, travel
@@ -176,7 +176,7 @@ def test_an_operation_refused_alone_leaves_nothing(engine: SqliteEngine, path: P
 
 def test_a_group_has_a_bound_and_nobody_is_forgotten(engine: SqliteEngine, path: Path) -> None:
     before = commits(path)
-    count = commit.GROUP + 6
+    count = line.GROUP + 6
     answers = together(engine, path, [lambda: engine.insert([new_job()]) for _ in range(count)])
     assert all(isinstance(answer, list) for answer in answers)
     assert commits(path) == before + 2
@@ -186,13 +186,13 @@ def test_a_group_has_a_bound_and_nobody_is_forgotten(engine: SqliteEngine, path:
 def test_closing_tells_those_who_wait_to_write(path: Path) -> None:
     engine = SqliteEngine(path)
     engine.open()
-    queue: Any = inner(engine, "committer", "_queue")
+    queue: Any = inner(engine, "committer", "_line", "_waiting")
     closer = threading.Thread(target=engine.close)
 
     def close() -> list[object]:
         # Comes last: three wait for the gate when the engine is closed.
         closer.start()
-        while queue:
+        while len(queue) > 1:  # the leader waits for the gate
             closer.join(0.001)
         raise StoreClosed("The engine was closed.", "Open it again.")
 

@@ -38,7 +38,7 @@ from windlass.core.gates import read_gate
 from windlass.core.ids import JobId, WorkerId, read_id
 from windlass.core.intake import check_jobs
 from windlass.core.job import Failure, Job, Outcome, State
-from windlass.core.lifecycle import SUCCESS, Transition
+from windlass.core.lifecycle import SUCCESS, Event, Transition, allowed
 from windlass.core.limits import Limits
 from windlass.core.names import check_name
 
@@ -388,8 +388,20 @@ def check_settlements(settlements: Sequence[Settlement], limits: Limits) -> None
     """Refuses a settle with a bad follow-up or too large a result before anything is written."""
     for settlement in settlements:
         check_jobs(settlement.follow_ups, limits)
+        _check_transition(settlement)
         if settlement.result is not None:
             limits.check_result(len(settlement.result))
+
+
+def _check_transition(settlement: Settlement) -> None:
+    to, outcome = settlement.transition.to, settlement.outcome
+    if to not in allowed(State.RUNNING, Event.GIVE_BACK if outcome is None else outcome):
+        raise BadValue(
+            f"A running job cannot become {to} by {outcome or 'being given back'}.",
+            "Let core.lifecycle.decide make the transition.",
+        )
+    if settlement.become is not None and all(job.id != settlement.become for job in settlement.follow_ups):
+        raise BadValue("The heir is not among the follow-ups.", "Let `become` name one of `follow_ups`.")
 
 
 def check_notes(notes: Sequence[Note], limits: Limits) -> None:

@@ -78,6 +78,7 @@ class Admission:
             holder = self.holder(unique.key, now_us)
             if holder is not None:
                 self.stand_ins[request.id] = holder.request.id
+                self._stand_in(request.id, holder)
                 return Receipt(id=request.id, duplicate_of=holder.request.id)
         store.seq += 1
         row = Row(
@@ -106,6 +107,16 @@ class Admission:
             self.end(row, State.CANCELLED, now_us, reason="parent")
         self.watch_expiry(row)
         return Receipt(id=request.id)
+
+    def _stand_in(self, refused: JobId, holder: Row) -> None:
+        """Lets those who came before a refused job, and wait for it, wait for the one that is there instead."""
+        if refused not in self.store.edges:
+            return
+        there = self._resolve(holder.request.id)
+        if there is None or there.state in ENDED:
+            self.store.chores.append(Chore("close", refused, note=State.CANCELLED if there is None else there.state))
+        else:
+            self.store.edges.setdefault(there.root, deque()).extend(self.store.edges.pop(refused))
 
     def watch_expiry(self, row: Row) -> None:
         """Lets sweep know when a waiting job runs out of time."""
@@ -238,13 +249,13 @@ class Admission:
         self._hold(row, Hold.LANE)
         self._admit(name, lane, now_us)
 
-    def _admit(self, name: str, lane: Lane, now_us: int) -> None:
+    def _admit(self, name: str, lane: Lane, now_us: int) -> int:
         """Lets the first waiting jobs into their streams, each ranked above the one before it."""
         admitted = 0
         while lane.busy < lane.limit and lane.waiting:
             if admitted >= BATCH:
                 self.store.chores.append(Chore("lane", name))
-                return
+                return admitted
             place, _, row = heapq.heappop(lane.waiting)
             if row.state is not State.HELD or row.hold is not Hold.LANE or row.place != place:
                 continue
@@ -258,6 +269,7 @@ class Admission:
             self._ready(row)
         if not lane.busy and not lane.waiting:
             self.store.lanes.pop(name, None)
+        return admitted
 
     def _leave_lane(self, row: Row, now_us: int) -> None:
         name = row.request.lane
@@ -332,9 +344,7 @@ class Admission:
         if chore.kind == "lane":
             assert isinstance(key, str)
             lane = self.store.lanes.get(key)
-            if lane is not None:
-                self._admit(key, lane, now_us)
-            return BATCH, True
+            return (0 if lane is None else self._admit(key, lane, now_us)), True
         assert isinstance(key, bytes)
         match chore.kind:
             case "close":

@@ -61,7 +61,7 @@ def _take(admission: Admission, desk: Desk, order: Order, now_us: int) -> tuple[
         Candidate(stream.gates, stream.key[2], _heads(admission, stream, desk, now_us, seen, cut)) for stream in streams
     ]
     bound_us = aging_bound_us(admission.limits.aging_step_us)
-    taken = pick(candidates, budget, now_us - bound_us)
+    taken = pick(candidates, budget, now_us - bound_us, lambda row: row.due_us)
     for row in seen:
         if row.state is State.READY and row.stream is not None and row not in taken:
             store.enter(row, row.stream)

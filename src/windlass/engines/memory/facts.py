@@ -28,6 +28,9 @@ def write(admission: Admission, put: Put, now_us: int) -> Written:
         store.gates.pop(put.key, None)
         store.buckets.pop(put.key, None)
         return Written(done=True, version=0)
+    if there is None:
+        # The rule before it may have expired without having been swept.
+        store.buckets.pop(put.key, None)
     # One count for all facts: a key that was deleted and written again never shows an old version.
     store.fact_version = version = max(store.fact_version + 1, now_us)
     expires_us = None if put.ttl_us is None else now_us + put.ttl_us

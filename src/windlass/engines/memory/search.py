@@ -78,7 +78,11 @@ def _walk(store: Store, query: Query) -> Iterator[Row]:
         rows = [row for row in store.ended.values() if row.state is query.state]
         rows.sort(key=_by_end, reverse=True)
         start = 0 if before is None else bisect_right(rows, (-before[0], -before[1]), key=_newest_first)
-        yield from (rows[index] for index in range(start, len(rows)))
+        for row in rows[start:]:
+            if query.since_us is not None and time_of(row) < query.since_us:
+                return
+            if query.until_us is None or time_of(row) < query.until_us:
+                yield row
         return
     seqs = list(store.by_seq)
     end = len(seqs) if before is None else bisect_left(seqs, before[1])

@@ -30,7 +30,7 @@ def fenced(row: Row | None, fence: int) -> Verdict:
     """Whether a write that carries this fence may touch the record."""
     if row is None:
         return Verdict.STALE
-    if row.settled_fence == fence:
+    if fence > 0 and row.settled_fence == fence:
         return Verdict.ALREADY
     return Verdict.ACCEPTED if row.state is State.RUNNING and row.fence == fence else Verdict.STALE
 
@@ -78,7 +78,9 @@ def finish(admission: Admission, row: Row, settlement: Settlement, now_us: int) 
     """Moves a running job on: to its end, or to its next run at the old or a new rank."""
     store = admission.store
     transition = heed_cancel(settlement.transition, row.cancel_asked)
-    row.attempt, row.crashes, row.losses = transition.attempt, transition.crashes, transition.losses
+    if transition.to is not State.SUCCEEDED:
+        # A success leaves the counts as they are: they say what it took to get there.
+        row.attempt, row.crashes, row.losses = transition.attempt, transition.crashes, transition.losses
     row.suspect = transition.suspect
     row.reason = transition.reason
     _let_go(store, row)

@@ -14,10 +14,13 @@ from windlass.engines.memory.settle import finish, remember
 from windlass.engines.memory.store import Desk, Row, Store
 from windlass.engines.protocol import Settlement, Sweep, Swept
 
+MOST_RECORDS = 10_000
+"""The most one sweep touches, whatever is asked for: everybody else waits meanwhile."""
+
 
 def sweep(admission: Admission, order: Sweep, now_us: int) -> Swept:
     """Takes back lost workers' jobs, goes on with chores, and ends what has run out of time."""
-    store, left = admission.store, order.limit
+    store, left = admission.store, min(order.limit, MOST_RECORDS)
     workers, lost = _lost(admission, order.worker, now_us, left)
     left -= lost
     chores = admission.do_chores(now_us, left) if left > 0 else 0

@@ -5,7 +5,9 @@ A plain job sent to be run at once takes the short way (`insert.py`) and never c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,13 +17,14 @@ from windlass.core.limits import Limits
 from windlass.core.rank import rank
 from windlass.engines.protocol import ATTEMPTS_KEPT, BATCH, Receipt
 from windlass.engines.sqlite import rows
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.rows import Row, encode_extra, encode_failure, needs_text
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Tx
+
+log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 _jobs = msgspec.json.Decoder(tuple[Job, ...]).decode
-_attempt = msgspec.json.Encoder().encode
 
 STREAM_FIND, STREAM_MAKE = sql("stream_find"), sql("stream_make")
 HELD, READY, SCHEDULED, RUNNING = (
@@ -45,13 +48,23 @@ def stream_id(tx: Tx, queue: str, gate: str, needs: str, task: str, suspect: int
 class Admission:
     """The rules that move jobs between waiting and ready, and away at their end."""
 
-    __slots__ = ("limits", "stand_ins", "tx")
+    __slots__ = ("coming", "limits", "room", "stand_ins", "tx")
 
-    def __init__(self, tx: Tx, limits: Limits, stand_ins: dict[JobId, JobId] | None = None) -> None:
+    def __init__(
+        self,
+        tx: Tx,
+        limits: Limits,
+        stand_ins: dict[JobId, JobId] | None = None,
+        coming: frozenset[JobId] | None = None,
+    ) -> None:
         self.tx = tx
         self.limits = limits
         self.stand_ins = {} if stand_ins is None else stand_ins
         """Jobs of this step that were refused as duplicates, and whom their dependents wait for instead."""
+        self.coming = coming
+        """The jobs of the same call, some of them still to come; None where anything may come."""
+        self.room = BATCH
+        """How many follow-ups this step may still take in."""
 
     def turn(self, row: Row, state: str) -> None:
         """Moves a job to a state and keeps the counters true. The caller saves the row."""
@@ -72,6 +85,7 @@ class Admission:
             holder = self.holder(unique.key)
             if holder is not None:
                 self.stand_ins[request.id] = holder
+                self._stand_in(request.id, holder)
                 return Receipt(id=request.id, duplicate_of=holder)
         row = self._new_row(job, unique, heir_of)
         if request.flow is not None:
@@ -91,7 +105,7 @@ class Admission:
         else:
             self.place(row, keep_rank=record is not None and record.state in (State.READY, State.RUNNING))
         if job.attempts:
-            self.keep_attempts(row, [_attempt(attempt) for attempt in job.attempts])
+            self.keep_attempts(row, [_encode(attempt) for attempt in job.attempts])
         return Receipt(id=request.id)
 
     def _new_row(self, job: Job, unique: Unique | None, heir_of: JobId | None) -> Row:
@@ -158,6 +172,9 @@ class Admission:
         """Draws an edge from every parent still open; False if one has ended the wrong way."""
         for edge in parents:
             parent = rows.resolve(self.tx.connection, self.stand_ins.get(edge.parent, edge.parent))
+            awaited = row.flow is not None or self.coming is None or edge.parent in self.coming
+            if parent is None and not awaited:
+                return False
             if parent is None or parent.ended_us is None:
                 root = edge.parent if parent is None else parent.root
                 self.tx.run(sql("edge_add"), (root, row.seq, edge.on))
@@ -165,6 +182,16 @@ class Admission:
             elif not _satisfied(edge.on, parent.state):
                 return False
         return True
+
+    def _stand_in(self, refused: JobId, holder: JobId) -> None:
+        """Lets those who came before a refused job, and wait for it, wait for the one that is there instead."""
+        if self.tx.run(sql("edge_any"), (refused,)).fetchone() is None:
+            return
+        there = rows.resolve(self.tx.connection, holder)
+        if there is None or there.ended_us is not None:
+            self._chore("close", refused, (there.state if there is not None else State.CANCELLED.value).encode())
+        else:
+            self.tx.run(sql("edge_move"), (refused, there.root))
 
     def holder(self, key: str) -> JobId | None:
         """The job that blocks this key now."""
@@ -254,33 +281,33 @@ class Admission:
         found = self.tx.run(sql("lane_find"), (name,)).fetchone()
         return (1, 0, 0) if found is None else found
 
-    def admit(self, name: str) -> None:
-        """Lets the first waiting jobs into their streams, each ranked above the one before it."""
+    def admit(self, name: str) -> int:
+        """Lets the first waiting jobs into their streams, each ranked above the one before it; how many it saw."""
         slots, busy, last_rank = self._lane(name)
-        room = slots - busy
-        if room <= 0:
-            return
-        # One more than can be admitted tells whether anybody is left behind.
-        found = self.tx.run(sql("lane_next"), (name, min(room, BATCH) + 1)).fetchall()
-        waiting = [Row(*columns) for columns in found]
-        expired = 0
-        for row in waiting[: min(room, BATCH)]:
-            if row.expires_us is not None and row.expires_us <= self.tx.now_us:
-                self.end(row, State.EXPIRED.value)
-                expired += 1
-                continue
-            busy += 1
-            row.slot, row.hold = 1, None
-            last_rank = row.rank = max(row.rank, last_rank + 1)
-            self._ready(row)
-        if not busy and not waiting:
+        seen = 0
+        found: list[Any] = []
+        while busy < slots and seen < BATCH:
+            found = self.tx.run(sql("lane_next"), (name, min(slots - busy, BATCH - seen))).fetchall()
+            if not found:
+                break
+            for columns in found:
+                row = Row(*columns)
+                seen += 1
+                if row.expires_us is not None and row.expires_us <= self.tx.now_us:
+                    self.end(row, State.EXPIRED.value)
+                    continue
+                busy += 1
+                row.slot, row.hold = 1, None
+                last_rank = row.rank = max(row.rank, last_rank + 1)
+                self._ready(row)
+        if not busy and not found:
             self.tx.run(sql("lane_drop"), (name,))
-            return
-        self.tx.run(sql("lane_save"), (name, slots, busy, last_rank))
-        if busy < slots and len(waiting) > min(room, BATCH):
+            return seen
+        if seen:
+            self.tx.run(sql("lane_save"), (name, slots, busy, last_rank))
+        if busy < slots and found:
             self._chore("lane", name.encode())
-        elif expired:
-            self.admit(name)
+        return seen
 
     def free_place(self, name: str) -> None:
         """One of a lane's places is free: the next in line takes it."""
@@ -305,8 +332,8 @@ class Admission:
         row.reason, row.hold = reason, None
         row.ended_us = self.tx.now_us if import_us is None else import_us
         row.keep_us = kept_us(self.limits, state) if keep_us is None else keep_us
-        if row.ukey_clears != "time":
-            row.ukey = None
+        if row.ukey is not None and row.ukey_clears != "time":
+            self.tx.run(sql("key_clear"), (row.seq,))
         if row.flow is None:
             row.purge_us = max(row.ended_us + row.keep_us, row.ukey_until_us or 0)
         had_place, row.slot = row.slot, 0
@@ -329,8 +356,9 @@ class Admission:
         self.tx.run(sql("chore_add"), (kind, key, note))
 
     def insert_later(self, parent: JobId, jobs: tuple[Job, ...]) -> None:
-        """Writes down follow-ups that are more than a step may touch."""
-        self._chore("insert", parent, _encode(jobs))
+        """Writes down follow-ups that are more than a step may touch, a chore for each hundred."""
+        for start in range(0, len(jobs), BATCH):
+            self._chore("insert", parent, _encode(jobs[start : start + BATCH]))
 
     def start_flow(self, flow: JobId) -> None:
         """Starts a flow, once."""
@@ -354,7 +382,12 @@ class Admission:
             if found is None:
                 break
             chore, kind, key, at, note = found
-            touched, at_now, finished = self._step(kind, key, at, note or b"", min(BATCH, limit - done))
+            try:
+                touched, at_now, finished = self._step(kind, key, at, note or b"", min(BATCH, limit - done))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.warning("Chore %d (%s) is damaged (%s) and was set aside.", chore, kind, error)
+                self.tx.run(sql("chore_set_aside"), (chore,))
+                continue
             done += max(1, touched)
             if finished:
                 self.tx.run(sql("chore_drop"), (chore,))
@@ -366,8 +399,7 @@ class Admission:
         """One step of a chore: how many jobs it touched, how far it has come, and whether it is done."""
         match kind:
             case "lane":
-                self.admit(key.decode())
-                return BATCH, at, True
+                return self.admit(key.decode()), at, True
             case "close":
                 touched, finished = self._close(key, note.decode(), limit)
                 return touched, at, finished

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from windlass.core import rates
-from windlass.core.errors import LeaseExpired, TicketOutOfOrder, WorkerGone
-from windlass.core.gates import Opening, opening, read_gate
+from windlass.core.errors import BadValue, LeaseExpired, TicketOutOfOrder, WorkerGone
+from windlass.core.gates import Gate, Opening, opening, read_gate
 from windlass.core.ids import show_id
 from windlass.core.job import State
 from windlass.core.limits import Limits
@@ -24,9 +24,9 @@ from windlass.core.rank import aging_bound_us
 from windlass.engines.protocol import BATCH, Card, Claim, Claims, Order
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import READY, RUNNING, Admission
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.rows import decode_extra, encode_failure, read_needs
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Tx
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,15 @@ HEADS, TAKE, HELD = sql("claim_heads"), sql("claim_take"), sql("claim_held")
 STREAMS, GATES, TICKET = sql("stream_all"), sql("gate_all"), sql("card_ticket")
 CARD, DUE_FIRST = sql("card_read"), sql("due_first")
 
-_gate = lru_cache(maxsize=1024)(read_gate)
+
+@lru_cache(maxsize=1024)
+def _rule(key: str, value: bytes) -> Gate:
+    """A gate's rule; one that cannot be read shuts its own streams and nobody else's."""
+    try:
+        return read_gate(value)
+    except BadValue as error:
+        log.warning("The rule of %s cannot be read and shuts it: %s", key, error)
+        return Gate(paused=True)
 
 
 @lru_cache(maxsize=256)
@@ -117,7 +125,8 @@ def _take(admission: Admission, order: Order, tasks: frozenset[str] | None) -> t
         candidates.append(Candidate(stream.gates, read_needs(stream.needs), heads))
     limit = 1 if order.suspects else min(order.limit, BATCH)
     budget = Budget(limit, gates.places(streams.values()), order.free, order.total)
-    taken = pick(candidates, budget, tx.now_us - aging_bound_us(admission.limits.aging_step_us))
+    bound_us = aging_bound_us(admission.limits.aging_step_us)
+    taken = pick(candidates, budget, tx.now_us - bound_us, lambda head: _due_us(tx, head))
     claims = _mark(admission, taken, order)
     for head in taken:
         streams[head.stream].ready -= 1
@@ -152,7 +161,7 @@ class Gates:
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
         found = tx.run(GATES, (tx.now_us,)).fetchall()
-        self._rules = {key: _gate(value) for key, value, _ in found}
+        self._rules = {key: _rule(key, value) for key, value, _ in found}
         self._tats = {key: tat_us for key, _, tat_us in found}
         self._running = dict.fromkeys(self._rules, 0)
 
@@ -205,6 +214,13 @@ def _heads(
                 return
         else:
             yield rank, Head(seq, stream, task)
+
+
+def _due_us(tx: Tx, head: Head) -> int:
+    """Since when a job waits; asked only of big ones that do not fit now."""
+    row = rows.by_seq(tx.connection, head.seq)
+    assert row is not None
+    return row.due_us
 
 
 def _set_aside(admission: Admission, late: list[tuple[bool, int]]) -> bool:

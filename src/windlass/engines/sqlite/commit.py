@@ -1,157 +1,49 @@
 """Group commit: many threads' writes, one transaction, one sync.
 
-A commit costs a sync of the disk, so commits are shared. A thread that wants to write puts its operation into a queue.
-The first to come leads: it waits for the gate, takes everything that queued up meanwhile, runs it in one transaction
-and wakes the others. While the disk syncs, the next group gathers.
+A commit costs a sync of the disk, so commits are shared: whoever leads the line (line.py) waits for the gate, takes
+everybody who stands in line by then, and runs them all in one transaction. While the disk syncs, the next group forms.
 
-    thread A  ──► queue ─► lead: gate, BEGIN IMMEDIATE, A, B, C, COMMIT, gate free ─► wakes B, C; hands the lead to D
-    thread B  ──► queue ─► sleeps ──────────────────────────────────────────────────► answer
-    thread D  ─────────────► queue ─► sleeps ─────────────────────────────────────────► leads the next group
-
-An operation that may be refused runs inside a savepoint of its own, so that it takes nothing of its neighbours with it.
-Plain inserts cannot be refused any more when they come here; they share one flush of the counters.
-An answer is given only after COMMIT has returned and the -wal it went to is still the one on the disk.
+An operation runs inside a savepoint of its own, so that one that is refused takes nothing of its neighbours with it.
+Plain inserts run without one and share one flush of the counters; should one of them fail all the same, the group is
+rolled back and run again with savepoints. An answer is given only after COMMIT has returned and the -wal it went to is
+still the one on the disk.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import apsw
 
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreClosed, StoreError, StoreFull, StoreReplaced, StoreUnavailable
-from windlass.core.ids import JobId, WorkerId
-from windlass.core.rank import next_order
 from windlass.engines.protocol import Hint
 from windlass.engines.sqlite import connection as connections
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.files import Paths, Reserve
 from windlass.engines.sqlite.gate import Gate, Pins
+from windlass.engines.sqlite.line import Group, Line, Operation
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Counters, Tx
 
 R = TypeVar("R")
 
-GROUP = 64
-"""The most operations in one transaction: nobody's answer waits for an endless group."""
 CHECKPOINT_PAGES = 4_000
 """The WAL is folded into the database past this size (16 MiB)."""
-
 CHECKPOINT_WAIT_MS = 20
 
 BEGIN, COMMIT, ROLLBACK = "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"
 META_READ, META_WRITE = sql("meta_read"), sql("meta_write")
-STREAM_COUNT, TALLY_ADD = sql("stream_count"), sql("tally_add")
+
+REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.RangeError)
+"""What SQLite says of a value, not of the store: it concerns one operation and nobody else."""
 
 
-class Counters:
-    """What the operations of a group have changed in the counters, until it is written."""
-
-    __slots__ = ("counts", "stream_ids", "streams")
-
-    def __init__(self) -> None:
-        self.counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
-        self.streams: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
-        self.stream_ids: dict[str, int] = {}
-        """The streams of plain jobs by queue, as far as this transaction has looked them up."""
-
-    def flush(self, connection: Database) -> None:
-        for stream, (ready, running) in self.streams.items():
-            if ready or running:
-                connection.execute(STREAM_COUNT, (ready, running, stream))
-        for (queue, task, state), n in self.counts.items():
-            if n:
-                connection.execute(TALLY_ADD, (queue, task, state, n))
-        self.streams.clear()
-        self.counts.clear()
-
-    def forget(self) -> None:
-        """What was refused has been undone."""
-        self.streams.clear()
-        self.counts.clear()
-        self.stream_ids.clear()
-
-
-class Tx:
-    """One operation inside a transaction: the connection, the instant, and what it has to tell afterwards."""
-
-    __slots__ = (
-        "asked",
-        "commits",
-        "connection",
-        "counters",
-        "counts",
-        "ends",
-        "idle",
-        "now_us",
-        "order",
-        "run",
-        "seq",
-        "streams",
-        "woken",
-    )
-
-    def __init__(
-        self, connection: Database, counters: Counters, now_us: int, seq: int, order: int, commits: int
-    ) -> None:
-        self.connection = connection
-        self.counters = counters
-        self.commits = commits
-        """The number of this commit."""
-        self.idle = False
-        """The operation changed nothing worth a sync: alone, it is rolled back."""
-        self.run = connection.execute
-        self.now_us = now_us
-        self.seq = seq
-        self.order = order
-        self.counts = counters.counts
-        self.streams = counters.streams
-        self.woken: set[str] = set()
-        self.ends: list[JobId] = []
-        self.asked: set[WorkerId] = set()
-
-    def next_order(self) -> int:
-        """The next value of the store's own count."""
-        self.order = next_order(self.order, self.now_us)
-        return self.order
-
-    def flush(self) -> None:
-        """Writes the counters, so that statements of this operation see them."""
-        self.counters.flush(self.connection)
-
-    def hints(self) -> Iterator[Hint]:
-        """What this operation has to tell those who listen."""
-        yield from (Hint(kind="work", queue=queue) for queue in self.woken)
-        yield from (Hint(kind="end", id=job_id) for job_id in self.ends)
-        yield from (Hint(kind="order", id=worker) for worker in self.asked)
-
-
-class Operation(Generic[R]):
-    """A write on its way: what to do, and later its answer or its error."""
-
-    __slots__ = ("_parked", "done", "error", "essential", "plain", "result", "tx", "work")
-
-    def __init__(self, work: Callable[[Tx], R], *, essential: bool, plain: bool) -> None:
-        self.work = work
-        self.essential = essential
-        self.plain = plain
-        self.result: R | None = None
-        self.error: BaseException | None = None
-        self.tx: Tx | None = None
-        self.done = False
-        self._parked = threading.Lock()
-        self._parked.acquire()
-
-    def park(self) -> None:
-        self._parked.acquire()
-
-    def wake(self) -> None:
-        self._parked.release()
+class Upset(Exception):
+    """An operation without a savepoint failed in company: the group has to run again, with savepoints."""
 
 
 class Committer:
@@ -163,9 +55,7 @@ class Committer:
         self._gate = gate
         self._reserve = reserve
         self._clock = clock
-        self._mutex = threading.Lock()
-        self._queue: deque[Operation[object]] = deque()
-        self._leading = False
+        self._line = Line()
         self._closed = False
         self._connection: Database | None = None
         self._inodes: tuple[int, int] = (0, 0)
@@ -199,13 +89,8 @@ class Committer:
         return 0
 
     def close(self) -> None:
-        with self._mutex:
-            self._closed = True
-            for operation in self._queue:
-                operation.error = StoreClosed("The engine was closed.", "Open it again.")
-                operation.done = True
-                operation.wake()
-            self._queue.clear()
+        self._closed = True
+        self._line.close()
         if self._connection is not None:
             with self._gate.held():
                 self._connection.close()
@@ -234,61 +119,32 @@ class Committer:
     ) -> tuple[R, Iterable[Hint]]:
         """Runs the operation in a transaction and returns once it is on the disk.
 
-        `essential`: it may have the reserve when the disk is full. `plain`: it cannot be refused any more.
+        `essential`: it may have the reserve when the disk is full. `plain`: no rule refuses anything in it.
         """
         operation = Operation(work, essential=essential, plain=plain)
-        with self._mutex:
-            if self._closed:
-                raise StoreClosed("The engine was closed.", "Open it again.")
-            self._queue.append(operation)  # pyright: ignore[reportArgumentType]
-            leads = not self._leading
-            self._leading = True
-        if not leads:
-            operation.park()
-        if not operation.done:
-            self._lead()
+        self._line.carry_out(operation, self._lead)
         if operation.error is not None:
             raise operation.error
         hints = operation.tx.hints() if operation.tx is not None else ()
         return operation.result, hints  # pyright: ignore[reportReturnType]
 
-    def _lead(self) -> None:
-        """Commits one group and hands the lead on."""
-        group: list[Operation[object]] = []
-        try:
-            with self._gate.held():
-                with self._mutex:
-                    while self._queue and len(group) < GROUP:
-                        group.append(self._queue.popleft())
-                self._commit(group)
-        except Exception as error:
-            for operation in group:
-                operation.error = operation.error or error
-        except BaseException:
-            for operation in group:
-                operation.error = StoreUnavailable("The commit was interrupted.", "Send it again: repeating is safe.")
-            raise
-        finally:
-            self._hand_on(group)
-
-    def _hand_on(self, group: list[Operation[object]]) -> None:
-        with self._mutex:
-            successor = self._queue[0] if self._queue else None
-            self._leading = successor is not None
-        for operation in group:
-            operation.done = True
-            operation.wake()
-        if successor is not None:
-            successor.wake()
+    def _lead(self, take: Callable[[], Group]) -> None:
+        with self._gate.held():
+            if self._closed:
+                raise StoreClosed("The engine was closed.", "Open it again.")
+            self._commit(take())
 
     # ── the transaction ─────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self, group: list[Operation[object]]) -> None:
+    def _commit(self, group: Group) -> None:
         """Runs the group until its commit is on the disk, or nobody is left to run."""
-        waiting = group
+        waiting, careful = group, False
         while waiting:
             try:
-                self._transact(waiting)
+                self._transact(waiting, careful=careful)
+            except Upset:
+                careful = True
+                continue
             except apsw.FullError as error:
                 full = connections.translate(error, self._paths)
                 waiting = self._make_room(waiting, full)
@@ -303,7 +159,7 @@ class Committer:
                 break
         self._checkpoint_if_due()
 
-    def _transact(self, group: list[Operation[object]]) -> None:
+    def _transact(self, group: Group, *, careful: bool) -> None:
         if self._look() != self._inodes:
             self._reopen()
         if self._connection is None and not self._closed:
@@ -311,10 +167,10 @@ class Committer:
         connection = self._connection
         if connection is None:
             raise StoreClosed("The engine was closed.", "Open it again.")
-        connection.execute(BEGIN)
         try:
+            connection.execute(BEGIN)
             with self._steady():
-                self._fill(connection, group)
+                self._fill(connection, group, careful=careful)
         except BaseException:
             if connection.in_transaction:
                 connection.execute(ROLLBACK)
@@ -325,7 +181,7 @@ class Committer:
         assert self._pins is not None
         return self._pins.steady()
 
-    def _fill(self, connection: Database, group: list[Operation[object]]) -> None:
+    def _fill(self, connection: Database, group: Group, *, careful: bool) -> None:
         """Runs the group's operations inside the transaction and commits it."""
         schema, seq, order, commits = connection.execute(META_READ).get
         connections.check_schema(schema, self._paths)
@@ -335,7 +191,8 @@ class Committer:
         counters = Counters()
         for operation in group:
             tx = Tx(connection, counters, now_us, seq, order, commits + 1)
-            if self._run(operation, tx, alone=alone):
+            savepoint = not alone and (careful or not operation.plain)
+            if self._run(operation, tx, alone=alone, savepoint=savepoint):
                 seq, order, idle = tx.seq, tx.order, idle and tx.idle
         counters.flush(connection)
         if idle:
@@ -345,10 +202,9 @@ class Committer:
         connection.execute(COMMIT)
         self._commits, self.order = commits + 1, order
 
-    def _run(self, operation: Operation[object], tx: Tx, *, alone: bool) -> bool:
+    def _run(self, operation: Operation[object], tx: Tx, *, alone: bool, savepoint: bool) -> bool:
         """One operation; a refusal undoes it and only it."""
         operation.error = None
-        savepoint = not alone and not operation.plain
         if savepoint:
             tx.flush()
             tx.run("SAVEPOINT operation")
@@ -356,22 +212,27 @@ class Committer:
             operation.result = operation.work(tx)
             if savepoint:
                 tx.flush()
-        except apsw.Error:
-            raise
         except Exception as error:
-            operation.error = error
-            if not savepoint:
+            refused = isinstance(error, REFUSALS)
+            if isinstance(error, apsw.Error) and not refused:
                 raise
+            if not alone and not savepoint:
+                raise Upset from error
+            operation.error = _refusal(error) if refused else error
+            if alone:
+                raise operation.error from error
             tx.counters.forget()
             tx.run("ROLLBACK TO operation")
             tx.run("RELEASE operation")
             return False
         if savepoint:
+            # It may have dropped streams (sweep does): nobody may count on those looked up before it.
+            tx.counters.stream_ids.clear()
             tx.run("RELEASE operation")
         operation.tx = tx
         return True
 
-    def _make_room(self, group: list[Operation[object]], full: StoreError) -> list[Operation[object]]:
+    def _make_room(self, group: Group, full: StoreError) -> Group:
         """The disk is full: new work is refused, and the reserve is given up for what must be written."""
         essential = [operation for operation in group if operation.essential]
         if essential and not self._reserve.give_up():
@@ -443,6 +304,10 @@ class Committer:
         finally:
             connection.set_busy_timeout(connections.BUSY_MS)
         return True
+
+
+def _refusal(error: Exception) -> StoreError:
+    return StoreError(f"The store refused a value ({error}); nothing was stored.", "Look at what was sent.")
 
 
 def _inode(path: str) -> int:

@@ -58,7 +58,7 @@ from windlass.engines.protocol import (
     check_settlements,
 )
 from windlass.engines.sqlite import claim, connection, facts, insert, renew, search, settle, sweep
-from windlass.engines.sqlite.commit import Committer, Tx
+from windlass.engines.sqlite.commit import Committer
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.files import (
     Paths,
@@ -67,6 +67,8 @@ from windlass.engines.sqlite.files import (
     check_platform,
     network_file_system,
     open_safely,
+    refused,
+    sync_folder,
 )
 from windlass.engines.sqlite.gate import Gate
 from windlass.engines.sqlite.listen import Bells
@@ -74,6 +76,7 @@ from windlass.engines.sqlite.owners import Owners
 from windlass.engines.sqlite.readers import Readers
 from windlass.engines.sqlite.rows import WIDTH, Row, job_of
 from windlass.engines.sqlite.statements import SCHEMA, sql
+from windlass.engines.sqlite.tx import Tx
 
 log = logging.getLogger(__name__)
 
@@ -110,9 +113,11 @@ class Hands:
         self.readers.close()
         self.committer.close()
         self.owners.close()
-        with self.gate.held():
-            self.presence.leave(clean=clean)
-        self.gate.close()
+        try:
+            with self.gate.held():
+                self.presence.leave(clean=clean)
+        finally:
+            self.gate.close()
 
     def hold_still(self) -> None:
         """Before a fork: no transaction may be open.
@@ -134,7 +139,7 @@ class Hands:
         """
         self.owners.forget()
         self.presence.forget()
-        self.gate.close()
+        self.gate.forget()
 
 
 _graveyard: list[Hands] = []
@@ -265,6 +270,7 @@ class SqliteEngine:
         self._check_room()
         receipts: list[Receipt] = []
         stand_ins: dict[JobId, JobId] = {}
+        coming = frozenset(job.id for job in jobs)
         checked = len(jobs) > BATCH
         if checked:
             # Edges may point anywhere in the whole list, so they are looked at before its first part goes in.
@@ -276,7 +282,7 @@ class SqliteEngine:
                 lambda tx, part=part, plain=plain: (
                     insert.insert_plain(tx, part, self._limits)
                     if plain
-                    else insert.insert(tx, part, self._limits, stand_ins, checked=checked)
+                    else insert.insert(tx, part, self._limits, stand_ins, coming, checked=checked)
                 ),
                 essential=False,
                 plain=plain,
@@ -319,10 +325,11 @@ class SqliteEngine:
     def renew(self, beat: Beat, /) -> Orders:
         worker, hands = beat.card.worker, self._held()
         by_lock = self.capabilities.death == "lock"
-        if by_lock and beat.beat == 0:
+        if by_lock:
+            # At every beat: after close and open the card is still there, and the lock is not.
             hands.owners.hold(worker)
         orders = self._write(lambda tx: renew.renew(tx, beat))
-        if by_lock and (orders.gone or (beat.bye and not orders.claims)):
+        if by_lock and (orders.gone or beat.bye):
             hands.owners.release(worker)
         return orders
 
@@ -416,7 +423,11 @@ class SqliteEngine:
         self._held().owners.drop(worker)
 
     def backup(self, target: str | os.PathLike[str]) -> Path:
-        """Writes a free-standing copy of the store, as it is now, into a new file; jobs go on meanwhile."""
+        """Writes a free-standing copy of the store, as it is now, into a new file that is on the disk on return.
+
+        Jobs go on meanwhile. Only if a checkpoint came in between is it copied once more, and writers wait for that.
+        Whatever fails, no half of a copy is left behind.
+        """
         path = Path(target).absolute()
         if path.exists() or path.is_symlink():
             raise BadValue(f"{path} exists.", "Name a file that does not.")
@@ -429,12 +440,10 @@ class SqliteEngine:
                 path.unlink()
                 with hands.gate.held():
                     self._copy(hands, path)
+            _sync(path)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
         return path
 
     def _copy(self, hands: Hands, path: Path) -> None:
@@ -445,6 +454,19 @@ class SqliteEngine:
                 copier.execute("VACUUM INTO ?", (str(path),))
         finally:
             copier.close()
+
+
+def _sync(path: Path) -> None:
+    """Puts a file and its name on the disk."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise refused(path, error) from None
 
 
 def _fetch(db: Database, job_id: JobId, parts: frozenset[Part], log_after: int, now_us: int) -> Job | None:

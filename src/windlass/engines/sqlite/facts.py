@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from windlass.core.limits import Limits
 from windlass.engines.protocol import BATCH, Fact, Put, Written, flow_of, is_gate
 from windlass.engines.sqlite.admission import Admission
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Tx
 
 
 def read(connection: Database, key: str, now_us: int) -> Fact | None:
@@ -40,6 +40,9 @@ def _write(admission: Admission, put: Put) -> Written:
         if is_gate(put.key):
             tx.run(sql("bucket_drop"), (put.key,))
         return Written(done=True, version=0)
+    if there is None and is_gate(put.key):
+        # The rule before it may have expired without having been swept.
+        tx.run(sql("bucket_drop"), (put.key,))
     version = tx.run(sql("fact_version"), (tx.now_us,)).get
     expires_us = None if put.ttl_us is None else tx.now_us + put.ttl_us
     tx.run(sql("fact_save"), (put.key, put.value, version, expires_us))

@@ -24,11 +24,10 @@ import fcntl
 import os
 import struct
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from windlass.core.errors import StoreClosed
 from windlass.engines.sqlite.files import Paths, open_safely
 
 _SHARED_BYTES = (0x40000002, 510)
@@ -43,27 +42,57 @@ class Gate:
     """The lock of one store, held by one thread of one process at a time."""
 
     def __init__(self, paths: Paths) -> None:
-        self._path = paths.gate
-        self._name = str(paths.gate)
-        self._descriptor = open_safely(self._path)
+        self._path = str(paths.gate)
+        self._descriptor = open_safely(paths.gate)
         self._inode = os.fstat(self._descriptor).st_ino
         # To the kernel all threads that use one descriptor are one holder; among them this lock decides.
         self._thread = threading.Lock()
+        # The number of a closed descriptor may be another file's a moment later: whoever changes it holds this.
+        self._number = threading.Lock()
 
-    @contextmanager
-    def held(self) -> Generator[None]:
-        """Waits for the gate. If somebody removed its file, everybody moves on to the new one."""
-        with self._thread:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+    def held(self) -> Gate:
+        """`with gate.held():` waits for the gate. If somebody removed its file, everybody moves on to the new one."""
+        return self
+
+    def __enter__(self) -> None:
+        self._thread.acquire()
+        try:
+            fcntl.flock(self._opened(), fcntl.LOCK_EX)
             while not self._is_in_place():
-                os.close(self._descriptor)
-                self._descriptor = open_safely(self._path)
-                self._inode = os.fstat(self._descriptor).st_ino
+                self._move_on()
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        try:
+            if self._descriptor >= 0:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        finally:
+            self._thread.release()
+
+    def _opened(self) -> int:
+        if self._descriptor < 0:
+            raise StoreClosed("The engine was closed.", "Open it again.")
+        return self._descriptor
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.lstat(self._path).st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def _move_on(self) -> None:
+        """The new file is open before the old one is let go: if it cannot be opened, nothing has changed."""
+        descriptor = open_safely(Path(self._path))
+        with self._number:
+            old, self._descriptor = self._descriptor, descriptor
+            self._inode = os.fstat(descriptor).st_ino
+            os.close(old)
 
     def hold_still(self) -> None:
         """Before a fork: waits for the thread that is inside, and lets nobody in."""
@@ -73,23 +102,47 @@ class Gate:
         """After it."""
         self._thread.release()
 
-    def _is_in_place(self) -> bool:
-        try:
-            return os.lstat(self._name).st_ino == self._inode
-        except FileNotFoundError:
-            return False
-
     def epoch(self) -> int:
         """How many checkpoints there have been."""
-        raw = os.pread(self._descriptor, 8, 0)
+        with self._number:
+            raw = os.pread(self._opened(), 8, 0)
         return int.from_bytes(raw, "little")
 
     def begin_epoch(self) -> None:
         """Tells readers that pages are about to move. Only under the gate."""
-        os.pwrite(self._descriptor, (self.epoch() + 1).to_bytes(8, "little"), 0)
+        after = self.epoch() + 1
+        with self._number:
+            os.pwrite(self._opened(), after.to_bytes(8, "little"), 0)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Waits for the thread that is inside; whoever comes later is told that it is closed."""
+        with self._thread, self._number:
+            self._let_go()
+
+    def forget(self) -> None:
+        """In a forked child: the copy of the descriptor goes. Nobody here would ever free the locks of its threads."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class Steady:
+    """The third pin, for the time of a `with`."""
+
+    __slots__ = ("_descriptors",)
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self._descriptors = descriptors
+        """Those of the pins; empty once they are closed."""
+
+    def __enter__(self) -> None:
+        _lock(self._descriptors[1], fcntl.F_RDLCK, *_RECOVER_BYTE, wait=True)
+
+    def __exit__(self, *_: object) -> None:
+        _lock(self._descriptors[1], fcntl.F_UNLCK, *_RECOVER_BYTE)
 
 
 class Pins:
@@ -115,16 +168,11 @@ class Pins:
                     os.close(descriptors[0])
                     raise
             Pins._all[self._key] = (descriptors, users + 1)
+        self._steady = Steady(descriptors)
 
-    @contextmanager
-    def steady(self) -> Generator[None]:
+    def steady(self) -> Steady:
         """Nobody rebuilds the index of the WAL meanwhile. Only under the gate: the pin is one for all engines."""
-        descriptor = Pins._all[self._key][0][1]
-        _lock(descriptor, fcntl.F_RDLCK, *_RECOVER_BYTE, wait=True)
-        try:
-            yield
-        finally:
-            _lock(descriptor, fcntl.F_UNLCK, *_RECOVER_BYTE)
+        return self._steady
 
     def release(self) -> None:
         with Pins._lock:
@@ -132,16 +180,14 @@ class Pins:
             if users > 1:
                 Pins._all[self._key] = (descriptors, users - 1)
                 return
-        for descriptor in descriptors:
-            os.close(descriptor)
+        _close(descriptors)
 
     @classmethod
     def forget(cls) -> None:
         """In a forked child: the locks are the parent's; only the copies of its descriptors go."""
         cls._lock = threading.Lock()
         for descriptors, _ in cls._all.values():
-            for descriptor in descriptors:
-                os.close(descriptor)
+            _close(descriptors)
         cls._all.clear()
 
 
@@ -149,6 +195,11 @@ def _pin(path: Path, start: int, length: int) -> int:
     descriptor = open_safely(path, os.O_RDWR)
     _lock(descriptor, fcntl.F_RDLCK, start, length)
     return descriptor
+
+
+def _close(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = False) -> None:

@@ -12,22 +12,29 @@ from windlass.core.rank import rank
 from windlass.engines.protocol import Receipt
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import READY, Admission, stream_id
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Tx
 
 PLAIN = sql("insert_plain")
 KNOWN = sql("job_known")
 
 
 def insert(
-    tx: Tx, jobs: Sequence[Job], limits: Limits, stand_ins: dict[JobId, JobId], *, checked: bool
+    tx: Tx,
+    jobs: Sequence[Job],
+    limits: Limits,
+    stand_ins: dict[JobId, JobId],
+    coming: frozenset[JobId],
+    *,
+    checked: bool,
 ) -> list[Receipt]:
     """Takes the jobs in, in their order; `checked` says that their parents have been looked at.
 
-    `stand_ins` remembers, for the parts of one long list, which jobs were refused as duplicates of which.
+    For the parts of one long list, `stand_ins` remembers which jobs were refused as duplicates of which, and `coming`
+    names all its jobs.
     """
-    admission = Admission(tx, limits, stand_ins)
+    admission = Admission(tx, limits, stand_ins, coming)
     if not checked:
         check_parents(tx.connection, jobs)
     return [admission.insert(job) for job in jobs]

@@ -12,25 +12,33 @@ Once a second, as a net, the listener looks whether the store has changed at all
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import random
 import select
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from windlass.core.errors import StoreError
 from windlass.core.ids import new_id
 from windlass.engines.protocol import Hint, Interest
-from windlass.engines.sqlite.files import Paths, open_safely
+from windlass.engines.sqlite.files import Paths, make_folder, open_safely, refused
+
+log = logging.getLogger(__name__)
 
 NET_S = 1.0
 STALE_S = 3_600.0
-"""A FIFO that nobody has touched for so long has lost its listener; a living one would make it anew."""
+"""A FIFO that nobody has touched for so long and nobody reads has lost its listener; a living one makes it anew."""
 GRAIN_NS = 20_000_000
 """File times move in steps of the kernel's clock, some milliseconds long."""
+NOBODY = frozenset({errno.ENXIO, errno.ENOENT, errno.ELOOP})
+"""What opening a FIFO for writing says where nobody reads it."""
 CHUNK = 100
 """Ids in one write: what fits into a pipe at once is never torn."""
 
@@ -49,29 +57,43 @@ class Ear:
         works = interest.queues != () or interest.worker is not None
         kind = ("w" if works else "") + ("e" if interest.ends else "")
         self.path = folder / f"{new_id().hex()}.{kind or 'w'}"
+        self._side = Path(f"{self.path}.json")
         self._listens = Listens(interest.queues, interest.worker)
 
     def open(self) -> int:
-        """Becomes idle: from now on senders can write."""
+        """Becomes idle: from now on senders can write. Where anything of it was removed, it is made anew."""
+        if self.is_there():
+            try:
+                return self._open()
+            except FileNotFoundError:
+                pass  # a sweeper took it for a dead listener's just now
         try:
-            return self._open()
-        except FileNotFoundError:
             self._make()
             return self._open()
+        except OSError as error:
+            raise refused(self.path, error) from None
+
+    def is_there(self) -> bool:
+        """Whether senders can find it, and know for whom it listens."""
+        return os.path.exists(self.path) and os.path.exists(self._side)
 
     def _open(self) -> int:
         return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def _make(self) -> None:
-        side = Path(f"{self.path}.json")
-        descriptor = open_safely(side)
-        os.write(descriptor, msgspec.json.encode(self._listens))
-        os.close(descriptor)
+        make_folder(self.path.parent)
+        self.path.unlink(missing_ok=True)
+        descriptor = open_safely(self._side)
+        try:
+            os.write(descriptor, msgspec.json.encode(self._listens))
+        finally:
+            os.close(descriptor)
         os.mkfifo(self.path, 0o600)
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-        Path(f"{self.path}.json").unlink(missing_ok=True)
+        for path in (self.path, self._side):
+            with suppress(OSError):
+                path.unlink()
 
 
 class Bells:
@@ -87,6 +109,7 @@ class Bells:
         self._busy: list[Ear] = []
         self._known: dict[str, Listens] = {}
         self._closed = False
+        self._told = False
 
     # ── listening ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -96,22 +119,26 @@ class Bells:
         # The ends one waits for differ at every call; the FIFO is the same.
         key = msgspec.structs.replace(interest, ends=frozenset([b""]) if interest.ends else frozenset())
         ear = self._take(key, interest)
-        descriptor = ear.open()
+        descriptor = -1
         try:
+            descriptor = ear.open()
             while True:
                 hints = missed()
                 left_s = deadline - time.monotonic()
                 if hints or self._closed or left_s <= 0:
                     return hints or ([Hint(kind="closed")] if self._closed else [])
-                ready, _, _ = select.select([descriptor], [], [], min(left_s, NET_S))
-                if ready:
+                if _wait(descriptor, min(left_s, NET_S)):
                     hints = [hint for hint in _read(descriptor) if _concerns(hint, interest)]
                     if hints:
                         return hints
-                    os.close(descriptor)
-                    descriptor = ear.open()
+                elif ear.is_there():
+                    continue
+                # Opened anew before the old one is closed: what is rung in between stays in the FIFO.
+                spent, descriptor = descriptor, ear.open()
+                os.close(spent)
         finally:
-            os.close(descriptor)
+            if descriptor >= 0:
+                os.close(descriptor)
             self._give_back(key, ear)
 
     def _take(self, key: Interest, interest: Interest) -> Ear:
@@ -144,7 +171,21 @@ class Bells:
     # ── ringing ─────────────────────────────────────────────────────────────────────────────────────────
 
     def signal(self, hints: Iterable[Hint]) -> None:
-        """Rings one idle worker for work, and everybody concerned for the rest."""
+        """Rings one idle worker for work, and everybody concerned for the rest.
+
+        Never fails: what it tells of is on the disk, and whoever is not rung looks for itself a second later.
+        """
+        try:
+            self._signal(hints)
+        except (OSError, StoreError) as error:
+            self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            log.warning("Sleepers cannot be woken (%s); they look for themselves every %g s.", error, NET_S)
+
+    def _signal(self, hints: Iterable[Hint]) -> None:
         names = self._names()
         # Nobody listens: the hints are not even made.
         hints = list(hints) if names else ()
@@ -167,7 +208,11 @@ class Bells:
 
     def _names(self) -> list[str]:
         """The FIFOs there are. The folder is read again only when it has changed."""
-        changed_ns = os.stat(self._where).st_mtime_ns
+        try:
+            changed_ns = os.stat(self._where).st_mtime_ns
+        except FileNotFoundError:
+            make_folder(self._folder)
+            changed_ns = os.stat(self._where).st_mtime_ns
         if changed_ns != self._read_at_ns:
             self._there = [name for name in os.listdir(self._where) if not name.endswith(".json")]
             # A change within the clock's grain of this look could be missed: look again until it is older.
@@ -203,27 +248,61 @@ class Bells:
         try:
             descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
-            if error.errno in {errno.ENXIO, errno.ENOENT, errno.ELOOP}:
-                return False
-            raise
+            if error.errno not in NOBODY:
+                self._tell(error)
+            return False
         try:
             os.write(descriptor, message)
-        except (BlockingIOError, BrokenPipeError):
-            return False
+        except OSError:
+            return False  # it is full, or its reader has just gone
         finally:
             os.close(descriptor)
         return True
 
     def clear_strays(self) -> None:
-        """Removes FIFOs whose listener died long ago."""
+        """Removes FIFOs whose listener died long ago, and what is left of such."""
         before = time.time() - STALE_S
-        for entry in os.scandir(self._folder):
-            try:
-                touched = entry.stat(follow_symlinks=False).st_mtime
-            except FileNotFoundError:
-                continue  # its listener took it away while we looked
-            if touched < before:
-                Path(entry.path).unlink(missing_ok=True)
+        try:
+            for entry in os.scandir(self._folder):
+                # Its listener may take it away while we look.
+                with suppress(FileNotFoundError):
+                    _clear(entry, before)
+        except FileNotFoundError:
+            pass  # no folder, no strays
+        except OSError as error:
+            self._tell(error)
+
+
+def _clear(entry: os.DirEntry[str], before: float) -> None:
+    found = entry.stat(follow_symlinks=False)
+    if found.st_mtime >= before:
+        return
+    fifo = Path(entry.path.removesuffix(".json"))
+    if entry.name.endswith(".json") and os.path.lexists(fifo):
+        return  # it is written once, and goes with its FIFO
+    if stat.S_ISFIFO(found.st_mode) and _is_read(fifo):
+        os.utime(fifo)  # not asked again for as long
+        return
+    fifo.unlink(missing_ok=True)
+    Path(f"{fifo}.json").unlink(missing_ok=True)
+
+
+def _is_read(fifo: Path) -> bool:
+    """Whether somebody sleeps on it."""
+    try:
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return False
+    return True
+
+
+def _wait(descriptor: int, timeout_s: float) -> bool:
+    """Whether anything came. Not by `select`, which knows no descriptor above 1023."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1_000))
 
 
 def _read(descriptor: int) -> list[Hint]:

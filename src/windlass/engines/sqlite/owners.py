@@ -2,16 +2,26 @@
 
 No clock and no false alarm: a stopped worker still holds its lock, a killed one has lost it a millisecond later. The
 lock is taken before the worker's card is written, so a card without a held lock is a dead worker.
+
+A file is removed only by one who holds its lock, and a lock counts only if its file is still in place: so nobody can
+take the file of a living worker away, or hold a lock that others do not see.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
+import time
 from pathlib import Path
 
+from windlass.core.errors import StoreClosed, WorkerGone
 from windlass.core.ids import WorkerId
 from windlass.engines.sqlite.files import Paths, open_safely
+
+PATIENCE_S = 1.0
+"""How long a worker waits for its lock: a sweeper that looks whether it is dead holds it for some microseconds."""
+PAUSE_S = 0.001
 
 
 class Owners:
@@ -20,27 +30,36 @@ class Owners:
     def __init__(self, paths: Paths) -> None:
         self._folder = paths.owners
         self._held: dict[WorkerId, int] = {}
+        self._lock = threading.Lock()
+        self._closed = False
 
     def _path(self, worker: WorkerId) -> Path:
         return self._folder / f"{worker.hex()}.lock"
 
     def hold(self, worker: WorkerId) -> None:
-        """Takes the worker's lock; the same worker may ask again."""
+        """Takes the worker's lock; the same worker may ask again, and does at every beat."""
         if worker in self._held:
             return
-        path = self._path(worker)
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("The engine was closed.", "Open it again.")
+            if worker not in self._held:
+                self._held[worker] = self._take(worker)
+
+    def _take(self, worker: WorkerId) -> int:
+        path, deadline = self._path(worker), time.monotonic() + PATIENCE_S
         while True:
             descriptor = open_safely(path)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # A sweeper may have unlinked the file between opening and locking it.
             try:
-                in_place = os.stat(path).st_ino == os.fstat(descriptor).st_ino
-            except FileNotFoundError:
-                in_place = False
-            if in_place:
-                self._held[worker] = descriptor
-                return
+                if _locked(descriptor) and _in_place(path, descriptor):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
+            if time.monotonic() > deadline:
+                raise WorkerGone(f"Another process holds this worker id: {worker.hex()}.", "Take a new id.")
+            time.sleep(PAUSE_S)
 
     def release(self, worker: WorkerId) -> None:
         """The worker ends by itself: its lock and its file go."""
@@ -55,24 +74,31 @@ class Owners:
 
     def is_dead(self, worker: WorkerId) -> bool:
         """Whether nobody holds the worker's lock."""
-        if worker in self._held:
-            return False
-        try:
-            descriptor = os.open(self._path(worker), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(descriptor)
-        return True
+        return self._probe(worker, bury=False)
 
     def bury(self, worker: WorkerId) -> None:
         """Removes a dead worker's file."""
-        if self.is_dead(worker):
-            self._path(worker).unlink(missing_ok=True)
+        self._probe(worker, bury=True)
+
+    def _probe(self, worker: WorkerId, *, bury: bool) -> bool:
+        """Whether the worker is dead; if so, its file may go while we hold its lock."""
+        if worker in self._held:
+            return False
+        path = self._path(worker)
+        while True:
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return True
+            try:
+                if not _locked(descriptor):
+                    return False
+                if _in_place(path, descriptor):
+                    if bury:
+                        path.unlink()
+                    return True
+            finally:
+                os.close(descriptor)
 
     def bury_strays(self, known: set[WorkerId]) -> None:
         """Removes files of workers that died before they had a card, or whose sweeper died before it removed them."""
@@ -84,11 +110,30 @@ class Owners:
 
     def close(self) -> None:
         """Ends this engine's hold; cards of its workers are swept by others."""
-        for worker in list(self._held):
-            self.drop(worker)
+        with self._lock:
+            self._closed = True
+            for worker in list(self._held):
+                self.drop(worker)
 
     def forget(self) -> None:
         """In a forked child: the locks are the parent's, and must not outlive it here."""
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
+
+
+def _locked(descriptor: int) -> bool:
+    """Takes the lock if it is free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _in_place(path: Path, descriptor: int) -> bool:
+    """Whether the file is still the one that its path names: somebody may have removed it before we had its lock."""
+    try:
+        return os.lstat(path).st_ino == os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False

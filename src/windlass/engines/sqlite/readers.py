@@ -51,7 +51,7 @@ class Readers:
             if self._gate.epoch() == epoch:
                 return found
         # Checkpoints overtook us again and again: read while nobody can write.
-        with self._gate.held():
+        with self._gate.held(), connections.translated(self._paths):
             return self._once(look)
 
     def _once(self, look: Callable[[Database], R]) -> R:

@@ -6,8 +6,8 @@ import msgspec
 
 from windlass.core.ids import WorkerId
 from windlass.engines.protocol import BATCH, HISTORY_KEPT, SPANS_US, Beat, Orders
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Tx
 
 _encode = msgspec.json.Encoder().encode
 

@@ -7,9 +7,10 @@ time and hands out a position to go on from, so that a search never holds up the
 from __future__ import annotations
 
 import heapq
+import re
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,33 +33,53 @@ from windlass.engines.protocol import (
 )
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import RUNNING, Admission
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.rows import Row, decode_extra, job_of
 from windlass.engines.sqlite.settle import move_queue
 from windlass.engines.sqlite.statements import sql
 from windlass.engines.sqlite.sweep import drop
+from windlass.engines.sqlite.tx import Tx
 
 NO_PARTS: frozenset[Part] = frozenset()
 MOST = (1 << 63) - 1
 LOOK_AT_CLOCK = 256
 """Records between two looks at the clock."""
 
-Plan = tuple[str, list[Any], bool]
-"""A statement, the keys to run it with, and whether its order goes up."""
+_CURSOR = re.compile(r"(-?[0-9]{1,19})\.(-?[0-9]{1,19})", re.ASCII)
+
+
+class Walk(NamedTuple):
+    """A statement and the key to run it with; `by_end`: its position is the end of a job, the newest first."""
+
+    statement: str
+    key: Any
+    by_end: bool = False
+
+
+class Plan(NamedTuple):
+    """Walks of one order, which are merged. `stops`: below the time asked for there is nothing to find."""
+
+    walks: list[Walk]
+    ascending: bool = False
+    stops: bool = False
+
+
 Met = tuple[Any, ...]
 
 
 def search(connection: Database, query: Query, now_us: int) -> Page:
     """A page in the order of the index that was walked. Looks at no more than the bound."""
-    statement, keys, ascending = _plan(connection, query)
+    plan = _plan(connection, query)
+    stop_us = query.since_us if plan.stops else None
     limit = max(1, min(query.limit, 1_000))
     found: list[int] = []
     count = scanned = 0
     last: Met | None = None
     more = False
     deadline = time.monotonic() + SEARCH_MS / 1_000
-    for met in _walk(connection, statement, keys, query.cursor, ascending=ascending):
+    for met in _merged(connection, plan, query):
+        if stop_us is not None and met[0] < stop_us:
+            break
         late = scanned % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 and time.monotonic() > deadline
         if scanned == SEARCH_RECORDS or late or (len(found) == limit and not query.count):
             more = True
@@ -81,57 +102,74 @@ def search(connection: Database, query: Query, now_us: int) -> Page:
 def _plan(connection: Database, query: Query) -> Plan:
     """The index that leads to the fewest records."""
     if query.flow is not None:
-        return sql("search_flow"), [query.flow], False
+        return Plan([Walk(sql("search_flow"), query.flow)])
     if query.lane is not None:
-        return sql("search_lane"), [query.lane], False
+        return Plan([Walk(sql("search_lane"), query.lane)])
     if query.worker is not None:
-        return sql("search_worker"), [query.worker], False
-    if query.fingerprint is not None and query.state in ENDED:
-        return sql("search_fingerprint"), [query.fingerprint], False
+        return Plan([Walk(sql("search_worker"), query.worker)])
+    if query.fingerprint is not None:
+        return _by_fingerprint(query.fingerprint, query.state)
+    if query.state in ENDED:
+        return _by_end(connection, query)
+    return _by_state(connection, query)
+
+
+def _by_fingerprint(fingerprint: str, state: State | None) -> Plan:
+    """A job that waits for its next try has the fingerprint of its last error, too."""
+    walks: list[Walk] = []
+    if state is None or state in ENDED:
+        walks.append(Walk(sql("search_fingerprint"), fingerprint, by_end=True))
+    if state not in ENDED:
+        walks.append(Walk(sql("search_fingerprint_live"), fingerprint))
+    return Plan(walks, stops=True)
+
+
+def _by_end(connection: Database, query: Query) -> Plan:
     state = query.state
-    if state in ENDED:
-        if query.task is not None and query.queue is None:
-            return sql("search_ended_task"), [f"{state}/{query.task}"], False
-        queues = [query.queue] if query.queue is not None else _queues(connection, state)
-        return sql("search_ended_queue"), [f"{state}/{queue}" for queue in queues], False
+    if query.task is not None and query.queue is None:
+        return Plan([Walk(sql("search_ended_task"), f"{state}/{query.task}", by_end=True)], stops=True)
+    queues = [query.queue] if query.queue is not None else _queues(connection, state)
+    return Plan([Walk(sql("search_ended_queue"), f"{state}/{queue}", by_end=True) for queue in queues], stops=True)
+
+
+def _by_state(connection: Database, query: Query) -> Plan:
+    state = query.state
     if state is State.SCHEDULED and query.queue is not None:
-        return sql("search_scheduled_queue"), [query.queue], True
+        return Plan([Walk(sql("search_scheduled_queue"), query.queue)], ascending=True)
     if state is State.SCHEDULED and query.task is None:
-        return sql("search_scheduled"), [0], True
+        return Plan([Walk(sql("search_scheduled"), 0)], ascending=True)
     if state is State.RUNNING:
-        return sql("search_running"), [0], False
+        return Plan([Walk(sql("search_running"), 0)])
     if state is not None and query.task is not None:
-        return sql("search_live_task"), [query.task], False
+        return Plan([Walk(sql("search_live_task"), query.task)])
     if state is State.READY:
         streams = connection.execute(sql("tally_streams"), (query.queue,)).fetchall()
-        return sql("search_ready"), [stream for (stream,) in streams], True
+        return Plan([Walk(sql("search_ready"), stream) for (stream,) in streams], ascending=True)
     if state is State.HELD:
         queues = [query.queue] if query.queue is not None else _queues(connection, state)
-        return sql("search_held"), list(queues), False
-    return sql("search_all"), [0], False
+        return Plan([Walk(sql("search_held"), queue) for queue in queues])
+    return Plan([Walk(sql("search_all"), 0)])
 
 
 def _queues(connection: Database, state: State | None) -> list[str]:
     return [str(queue) for (queue,) in connection.execute(sql("tally_queues"), (state,)).fetchall()]
 
 
-def _walk(
-    connection: Database, statement: str, keys: Sequence[Any], cursor: str | None, *, ascending: bool
-) -> Iterator[Met]:
-    """The records in order; several walks of one kind are merged."""
-    first, second = _position(cursor) if cursor is not None else ((-MOST, -MOST) if ascending else (MOST, MOST))
-    walks = [connection.execute(statement, (key, first, second)) for key in keys]
-    return heapq.merge(*walks, key=lambda met: (met[0], met[1]), reverse=not ascending)
+def _merged(connection: Database, plan: Plan, query: Query) -> Iterator[Met]:
+    """The records in order, from the cursor on; walks along the ends begin below the time asked for."""
+    edge = -MOST if plan.ascending else MOST
+    start = (edge, edge) if query.cursor is None else _position(query.cursor)
+    ended = start if query.until_us is None else min(start, (max(-MOST, query.until_us), -MOST))
+    walks = [connection.execute(walk.statement, (walk.key, *(ended if walk.by_end else start))) for walk in plan.walks]
+    return heapq.merge(*walks, key=lambda met: (met[0], met[1]), reverse=not plan.ascending)
 
 
 def _position(cursor: str) -> tuple[int, int]:
-    try:
-        first, second = cursor.split(".")
-        return int(first), int(second)
-    except ValueError:
-        raise BadValue(
-            f"{cursor[:40]!a} is not a cursor of this search.", "Pass on the cursor of the page before."
-        ) from None
+    found = _CURSOR.fullmatch(cursor)
+    first, second = (int(found[1]), int(found[2])) if found is not None else (MOST + 1, 0)
+    if max(abs(first), abs(second)) > MOST:
+        raise BadValue(f"{cursor[:40]!a} is not a cursor of this search.", "Pass on the cursor of the page before.")
+    return first, second
 
 
 def _matches(query: Query, met: Met) -> bool:

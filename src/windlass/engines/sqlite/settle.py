@@ -18,10 +18,10 @@ from windlass.core.rank import rank
 from windlass.engines.protocol import BATCH, LINE_COST, STEPS_KEPT, Note, Settlement, Verdict, too_many_steps
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import RUNNING, Admission
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.insert import check_parents
 from windlass.engines.sqlite.rows import Row, encode_failure
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Tx
 
 SUCCESS, FENCE = sql("settle_success"), sql("fence_read")
 SUCCEEDED = State.SUCCEEDED.value
@@ -50,6 +50,7 @@ def _is_simple(settlement: Settlement) -> bool:
         and settlement.transition.to is State.SUCCEEDED
         and not settlement.follow_ups
         and settlement.become is None
+        and settlement.failure is None
     )
 
 
@@ -69,7 +70,7 @@ def fenced(row: Row | None, fence: int) -> Verdict:
 
 
 def _verdict(state: str, current: int, settled: int, fence: int) -> Verdict:
-    if settled == fence:
+    if fence > 0 and settled == fence:
         return Verdict.ALREADY
     return Verdict.ACCEPTED if state == RUNNING and current == fence else Verdict.STALE
 
@@ -86,10 +87,12 @@ def _succeed(admission: Admission, settlements: list[Settlement]) -> list[Verdic
         keep_us = keep_succeeded_us if keep_us is None else keep_us
         values.append((settlement.id, settlement.fence, now_us, started_us, settlement.result, until_us, keep_us))
     edges = tx.run(sql("edge_some")).fetchone() is not None
-    done: set[JobId] = set()
+    done: set[tuple[JobId, int]] = set()
     after: list[tuple[JobId, str | None, JobId | None, JobId | None]] = []
-    for job_id, queue, task, stream, lane, flow, heir_of in tx.connection.executemany(SUCCESS, values).fetchall():
-        done.add(job_id)
+    for job_id, fence, queue, task, stream, lane, flow, heir_of in tx.connection.executemany(
+        SUCCESS, values
+    ).fetchall():
+        done.add((job_id, fence))
         tx.streams[stream][1] -= 1
         tx.counts[queue, task, RUNNING] -= 1
         tx.counts[queue, task, SUCCEEDED] += 1
@@ -103,9 +106,9 @@ def _succeed(admission: Admission, settlements: list[Settlement]) -> list[Verdic
         admission.ended(job_id, flow, heir_of or job_id, SUCCEEDED)
     verdicts: list[Verdict] = []
     for settlement in settlements:
-        if settlement.id in done:
+        if (settlement.id, settlement.fence) in done:
             # The same settlement twice in one batch: the second one has arrived before.
-            done.discard(settlement.id)
+            done.discard((settlement.id, settlement.fence))
             verdicts.append(Verdict.ACCEPTED)
         else:
             verdicts.append(_settle(admission, settlement))
@@ -114,15 +117,16 @@ def _succeed(admission: Admission, settlements: list[Settlement]) -> list[Verdic
 
 def _apply(admission: Admission, row: Row, settlement: Settlement) -> None:
     tx, jobs = admission.tx, settlement.follow_ups
-    if len(jobs) > BATCH:
+    if len(jobs) > admission.room:
         admission.insert_later(row.id, jobs)
         jobs = tuple(job for job in jobs if job.id == settlement.become)
+    admission.room -= len(jobs)
     for job in jobs:
         admission.insert(job, heir_of=row.root if job.id == settlement.become else None)
     row.settled_fence = row.fence
-    # An heir that was refused as a duplicate cannot take over: the dependents follow this job's own end.
-    come = settlement.become is not None and tx.run(sql("job_known"), (settlement.become,)).fetchone() is not None
-    row.heir = settlement.become if come else None
+    # An heir that was refused as a duplicate, or was there before, cannot take over: the dependents follow this job.
+    heir = rows.by_id(tx.connection, settlement.become) if settlement.become is not None else None
+    row.heir = settlement.become if heir is not None and heir.heir_of == row.root else None
     row.failure = encode_failure(settlement.failure)
     row.fingerprint = None if settlement.failure is None else settlement.failure.fingerprint
     tx.run(sql("result_write"), (row.seq, settlement.result))
@@ -152,7 +156,9 @@ def finish(admission: Admission, row: Row, settlement: Settlement) -> None:
     """Moves a running job on: to its end, or to its next run at the old or a new rank."""
     now_us, limits = admission.tx.now_us, admission.limits
     transition = heed_cancel(settlement.transition, bool(row.cancel_asked))
-    row.attempt, row.crashes, row.losses = transition.attempt, transition.crashes, transition.losses
+    if transition.to is not State.SUCCEEDED:
+        # A success leaves the counts as they are: they say what it took to get there.
+        row.attempt, row.crashes, row.losses = transition.attempt, transition.crashes, transition.losses
     row.suspect = int(transition.suspect)
     row.reason = transition.reason
     admission.leave(row)

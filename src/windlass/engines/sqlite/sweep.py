@@ -10,14 +10,19 @@ from windlass.core.job import Outcome, State
 from windlass.core.lifecycle import Standing, decide
 from windlass.core.limits import Limits
 from windlass.core.rank import next_fence
-from windlass.engines.protocol import Settlement, Sweep, Swept
+from windlass.engines.protocol import Settlement, Sweep, Swept, is_gate
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import Admission
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.renew import forget, leave
 from windlass.engines.sqlite.rows import Row
 from windlass.engines.sqlite.settle import finish, remember
 from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.tx import Tx
+
+MOST_RECORDS = 10_000
+"""The most one sweep touches, whatever is asked for: writers wait meanwhile."""
+MOST_FACTS = 1_000
+FOREVER_US = (1 << 63) - 1
 
 Judge = Callable[[Tx], list[WorkerId]]
 """Names the workers that are dead by the engine's way of knowing."""
@@ -25,7 +30,8 @@ Judge = Callable[[Tx], list[WorkerId]]
 
 def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
     """Takes back lost workers' jobs, goes on with chores, and ends what has run out of time."""
-    admission, left = Admission(tx, limits), order.limit
+    admission, left = Admission(tx, limits), min(order.limit, MOST_RECORDS)
+    before = tx.connection.total_changes()
     workers, lost = _lost(admission, judge, left)
     left -= lost
     chores = admission.do_chores(left) if left > 0 else 0
@@ -38,11 +44,15 @@ def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
     left -= keys
     purged = _purge(admission, left)
     left -= purged
-    tx.run(sql("fact_expire"), (tx.now_us, 1_000))
+    _expire_facts(tx)
     forget(tx)
     tx.flush()
     tx.run(sql("stream_drop"))
     tx.run(sql("tally_drop"))
+    # A sweep that found nothing to do leaves no trace, so that an idle store costs the disk nothing.
+    tx.idle = tx.connection.total_changes() == before
+    if tx.idle:
+        tx.commits -= 1
     return Swept(
         workers=workers,
         lost=lost,
@@ -138,19 +148,28 @@ def _purge(admission: Admission, limit: int) -> int:
     tx = admission.tx
     if limit <= 0:
         return 0
-    found = tx.run(sql("purge_next"), (tx.now_us, limit)).fetchall()
-    for columns in found:
-        drop(admission, Row(*columns))
-    purged = len(found)
+    purged = _drop_some(admission, sql("purge_next"), (tx.now_us, limit))
+    purged += _drop_some(admission, sql("purge_oldest"), (tx.now_us, limit - purged))
     tx.flush()
     excess = tx.run(sql("tally_total"), (State.SUCCEEDED.value,)).get
     excess -= admission.limits.keep_succeeded_count
     if excess > 0 and purged < limit:
-        found = tx.run(sql("purge_oldest"), (min(excess, limit - purged),)).fetchall()
-        for columns in found:
-            drop(admission, Row(*columns))
-        purged += len(found)
+        purged += _drop_some(admission, sql("purge_oldest"), (FOREVER_US, min(excess, limit - purged)))
     return purged
+
+
+def _drop_some(admission: Admission, statement: str, values: tuple[int, int]) -> int:
+    found = admission.tx.run(statement, values).fetchall()
+    for columns in found:
+        drop(admission, Row(*columns))
+    return len(found)
+
+
+def _expire_facts(tx: Tx) -> None:
+    """A gate's bucket goes with its rule: a rule written later begins with a full one."""
+    for (key,) in tx.run(sql("fact_expire"), (tx.now_us, MOST_FACTS)).fetchall():
+        if is_gate(key):
+            tx.run(sql("bucket_drop"), (key,))
 
 
 def drop(admission: Admission, row: Row) -> None:

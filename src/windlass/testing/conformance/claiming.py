@@ -333,6 +333,25 @@ class Claiming:
         assert _ids(harness, worker, free={"memory": 4}, total={"memory": 4}) == [small]
         assert harness.state(big) is State.READY
 
+    def test_a_big_job_behind_a_shut_gate_holds_nothing_back(self, harness: Harness) -> None:
+        worker, total = harness.worker(), {"memory": 8}
+        harness.set_gate("queue/paused", paused=True)
+        big = harness.send(queue="paused", needs=(("memory", 8),))
+        harness.jump(aging_bound_us(harness.limits.aging_step_us) / SECOND_US + 1)
+        small = harness.send(needs=(("memory", 1),))
+        assert _ids(harness, worker, free={"memory": 4}, total=total) == [small]
+        harness.set_gate("queue/paused")
+        harness.send(needs=(("memory", 1),))
+        assert _ids(harness, worker, free={"memory": 4}, total=total) == [], "now it could run, and has waited"
+        assert harness.state(big) is State.READY
+
+    def test_an_urgent_big_job_that_has_just_come_holds_nothing_back(self, harness: Harness) -> None:
+        worker, total = harness.worker(), {"memory": 8}
+        harness.send(priority=9, needs=(("memory", 8),))
+        harness.pass_time(1)
+        small = harness.send(needs=(("memory", 1),))
+        assert _ids(harness, worker, free={"memory": 4}, total=total) == [small]
+
     # ── tasks a worker does not know ────────────────────────────────────────────────────────────────────
 
     def test_a_worker_gets_only_tasks_it_knows(self, harness: Harness) -> None:

@@ -9,7 +9,7 @@ import pytest
 from windlass.core.errors import BadValue, UnknownParent
 from windlass.core.ids import JobId, child_id, new_id
 from windlass.core.job import Edge, Hold, Job, Outcome, State, Unique
-from windlass.engines.protocol import BATCH, Change, Claim
+from windlass.engines.protocol import BATCH, Change, Claim, Settlement
 from windlass.testing.conformance.harness import DAY_US, SECOND_US, Harness
 
 MANY = 2 * BATCH + 50
@@ -370,6 +370,25 @@ class Flows:
         harness.insert(double, child)
         assert harness.state(child.id) is State.HELD
         assert harness.drain(harness.worker()) == [holder, child.id]
+
+    def test_a_child_that_comes_before_its_refused_parent_waits_for_the_one_that_is_there(
+        self, harness: Harness
+    ) -> None:
+        holder = harness.send(unique=Unique("k"))
+        double = harness.request(unique=Unique("k"))
+        child = harness.request(queue="children", parents=(Edge(double.id),))
+        harness.insert(child, double)
+        assert harness.drain(harness.worker()) == [holder, child.id]
+
+    def test_a_follow_up_that_was_there_before_does_not_inherit(self, harness: Harness) -> None:
+        parent = harness.running()
+        child = harness.send(queue="children", parents=(Edge(parent.id),))
+        early = harness.new(queue="early")
+        harness.engine.insert([early])
+        harness.drain(harness.worker(), queues=("early",))
+        harness.settle(Settlement(id=parent.id, fence=parent.fence, follow_ups=(early,), become=early.id))
+        harness.sweep_all()
+        assert harness.state(child) is State.READY
 
     # ── parents that are not there ──────────────────────────────────────────────────────────────────────
 

@@ -244,3 +244,19 @@ class Gates:
         harness.set_gate("queue/q")
         harness.send(queue="q")
         assert _n(harness, harness.worker()) == 1
+
+    @pytest.mark.parametrize("swept", [False, True])
+    def test_a_rule_written_after_the_last_one_expired_begins_with_a_full_bucket(
+        self, harness: Harness, swept: bool
+    ) -> None:
+        worker, rate = harness.worker(), Rate(1, 1_000 * SECOND_US)
+        harness.set_gate("gate/g", ttl_us=SECOND_US, rate=rate)
+        harness.send_many(3, gate="g")
+        assert _n(harness, worker) == 1
+        harness.pass_time(2)
+        if swept:
+            harness.sweep_all()
+        harness.set_gate("gate/g", rate=rate)
+        assert _n(harness, worker) == 1
+        harness.set_gate("gate/g", rate=rate)
+        assert _n(harness, worker) == 0, "a rule that still held keeps its bucket"

@@ -34,6 +34,12 @@ REFUSED: list[tuple[dict[str, object], type[WindlassError]]] = [
     ({"tags": tuple(f"t{n}" for n in range(33))}, TooLarge),
     ({"needs": (("gpu", 0),)}, BadValue),
     ({"needs": (("g p u", 1),)}, BadName),
+    ({"payload": "text"}, BadValue),
+    ({"options": bytearray(b"{}")}, BadValue),
+    ({"queue": 5}, BadName),
+    ({"priority": 1.5}, BadValue),
+    ({"lane_limit": "2"}, BadValue),
+    ({"tags": (b"t",)}, BadName),
     ({"parents": (Edge(bytes(16)),)}, UnknownParent),
     ({"parents": tuple(Edge(n.to_bytes(16, "big")) for n in range(1_001))}, TooLarge),
 ]

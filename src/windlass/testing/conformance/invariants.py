@@ -69,6 +69,8 @@ class History:
     """The largest limit that anybody ever stated for a lane."""
     started: set[JobId] = field(default_factory=set[JobId])
     """Flows that were started."""
+    instead: dict[JobId, JobId] = field(default_factory=dict[JobId, JobId])
+    """Jobs that were refused as duplicates, and the one that holds their key: their dependents wait for it."""
     claimed: dict[JobId, int] = field(default_factory=dict[JobId, int])
     """The last fence a claim handed out for the job."""
     last: dict[JobId, Record] = field(default_factory=dict[JobId, Record])
@@ -303,7 +305,10 @@ def nobody_waits_for_nothing(picture: Picture, history: History) -> None:
             case Hold.FLOW:
                 true = request.flow is not None and request.flow not in history.started
             case Hold.PARENTS:
-                true = any(open_parent(picture, request, edge.parent) for edge in request.parents)
+                true = any(
+                    open_parent(picture, request, history.instead.get(edge.parent, edge.parent))
+                    for edge in request.parents
+                )
             case Hold.LANE:
                 true = request.lane in busy
             case None:

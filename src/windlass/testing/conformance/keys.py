@@ -163,3 +163,11 @@ class Keys:
         harness.finish(claim, follow_ups=(harness.new(unique=END),))
         harness.sweep_all()
         assert _refused_for(harness, END) == holder
+
+    def test_a_follow_up_may_take_the_key_that_its_parents_period_has_freed(self, harness: Harness) -> None:
+        parent = harness.running(unique=Unique("k", "time", SECOND_US))
+        harness.jump(2)
+        heir = harness.new(unique=Unique("k"))
+        harness.settle(Settlement(id=parent.id, fence=parent.fence, follow_ups=(heir,)))
+        assert (harness.state(parent.id), harness.state(heir.id)) == (State.SUCCEEDED, State.READY)
+        assert (harness.record(parent.id).blocks, harness.record(heir.id).blocks) == (False, True)

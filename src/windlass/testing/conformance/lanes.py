@@ -6,7 +6,7 @@ import pytest
 
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.job import Edge, Hold, Outcome, State
-from windlass.engines.protocol import BATCH, Change, Claim
+from windlass.engines.protocol import BATCH, Change, Claim, Settlement
 from windlass.testing.conformance.harness import SECOND_US, Harness
 
 
@@ -265,3 +265,13 @@ class Lanes:
         assert len(harness.drain(worker)) == 3
         sent = harness.send_many(2, lane="l")
         assert _ids(harness, worker) == sent[:1]
+
+    def test_many_expired_jobs_in_a_lane_do_not_hold_up_the_one_behind_them(self, harness: Harness) -> None:
+        first = harness.send(lane="l")
+        (claim,) = harness.claim(harness.worker())
+        for _ in range(BATCH // 2):
+            harness.send(lane="l", expires_us=harness.now_us + SECOND_US)
+        last = harness.send(lane="l")
+        harness.jump(2)
+        harness.settle(Settlement(id=claim.id, fence=claim.fence))
+        assert (claim.id, harness.state(last)) == (first, State.READY)

@@ -419,7 +419,7 @@ class EngineMachine(RuleBasedStateMachine):
             raise Broken(f"the engine answered {shown[0]}, its model {shown[1]}")
         return answers[0]
 
-    def _look(self, *, swept: bool = False) -> Picture:
+    def _look(self, *, swept: bool = False, claimed: bool = False) -> Picture:
         """Takes a picture of every engine, compares them, and checks the invariants."""
         pictures = [invariants.take(engine, self.history, self.now_us) for engine in self.engines]
         first = pictures[0]
@@ -427,7 +427,12 @@ class EngineMachine(RuleBasedStateMachine):
         if swept:
             invariants.check_swept(first, self.history)
         for other in pictures[1:]:
-            _compare(first, other)
+            try:
+                _compare(first, other)
+            except Broken:
+                if claimed:
+                    self._unless_late()
+                raise
         self._all(lambda engine: engine.read(sorted(self.keys)), _facts)
         self.history.look(first)
         self.picture = first
@@ -510,7 +515,9 @@ class EngineMachine(RuleBasedStateMachine):
         jobs: list[Job] = []
         for wish in wishes:
             job_id = self._number().to_bytes(16, "big")
-            jobs.append(self._job(wish, job_id, self._parents(wish, jobs)))
+            # A job refused for its key is followed by those sent after it, in the holder's name; not by earlier ones.
+            batch = [job for job in jobs if not backwards or job.request.unique is None]
+            jobs.append(self._job(wish, job_id, self._parents(wish, batch)))
         if backwards:
             jobs.reverse()
         self.ids += [job.id for job in jobs]
@@ -524,6 +531,8 @@ class EngineMachine(RuleBasedStateMachine):
                 assert job.id not in self.history.sent, "a job that is there was inserted again"
                 self.requests[job.id] = job
                 self.history.send(job.request, whole=job.record is not None)
+            elif receipt.duplicate_of != job.id:
+                self.history.instead[job.id] = receipt.duplicate_of
         if receipts is None:
             self.ids = [job_id for job_id in self.ids if job_id in self.requests]
         self._chores()
@@ -535,7 +544,7 @@ class EngineMachine(RuleBasedStateMachine):
         A node of a flow may come before its parent, so nobody can tell it that its parent will never come.
         """
         ids = [job_id for job_id in self.ids if wish.flow is None or job_id in self.history.sent]
-        ids += [job.id for job in batch if job.request.unique is None]
+        ids += [job.id for job in batch]
         edges = {(parent := ids[-1 - index % len(ids)]): Edge(parent, on) for index, on in wish.parents if ids}
         return tuple(edges.values())
 
@@ -636,7 +645,7 @@ class EngineMachine(RuleBasedStateMachine):
                 suspects=suspects,
             )
         self._claim(hand.order)
-        self._look()
+        self._look(claimed=True)
 
     def _claim(self, order: Order) -> tuple[Claim, ...]:
         """Claims on every engine: the same jobs, in the order of rank; the order of equals is the engine's own."""
@@ -672,7 +681,15 @@ class EngineMachine(RuleBasedStateMachine):
         odd = {one.get(claim, other.get(claim)) for claim in one.keys() ^ other.keys()}
         if len(one) == len(other) and len(odd) == 1 and odd == {max(one.values())} == {max(other.values())}:
             reject()  # The limit fell between equals: from here on the two have different histories.
+        self._unless_late()
         raise Broken(f"the engine claimed {list(one)}, its model {list(other)}")
+
+    def _unless_late(self) -> None:
+        """How far ahead a claim looks for what has expired, and so sets others free, is the engine's own."""
+        for job_id, record in self.history.last.items():
+            expires_us = self.history.sent[job_id].expires_us
+            if expires_us is not None and expires_us <= self.now_us and record.state in LIVE:
+                reject()
 
     # ── writes in the name of a claim ───────────────────────────────────────────────────────────────────
 
@@ -773,7 +790,7 @@ class EngineMachine(RuleBasedStateMachine):
         free = {"cpu": 8}
         hand.order = Order(worker=hand.card.worker, ticket=hand.ticket, limit=len(endings), free=free, total=free)
         claims = self._claim(hand.order)
-        self._look()
+        self._look(claimed=True)
         if claims:
             self._settle([self._settlement(*pair) for pair in zip(endings, claims, strict=False)])
 

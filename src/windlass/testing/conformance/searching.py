@@ -142,7 +142,11 @@ class Searching:
     def test_an_empty_store_gives_one_empty_page(self, harness: Harness) -> None:
         assert harness.engine.search(Query()) == Page()
 
-    @pytest.mark.parametrize("cursor", ["", "x", "-1", "1; drop table jobs", "٣", "9" * 5_000], ids=range(6))
+    @pytest.mark.parametrize(
+        "cursor",
+        ["", "x", "-1", "1; drop table jobs", "٣", "9" * 5_000, "9" * 20 + ".1", "1." + "9" * 20],
+        ids=range(8),
+    )
     @pytest.mark.parametrize("state", [None, State.DEAD])
     def test_a_bad_cursor_is_refused(self, harness: Harness, cursor: str, state: State | None) -> None:
         harness.send()
@@ -178,3 +182,46 @@ class Searching:
         parent = harness.send(flow=one)
         child = harness.send(flow=two, parents=(Edge(parent),))
         assert _ids(harness, Query(flow=two)) == [child]
+
+    @pytest.mark.parametrize("by", ["queue", "task", "fingerprint"])
+    def test_a_search_among_the_ended_looks_only_at_the_time_asked_for(self, harness: Harness, by: str) -> None:
+        ids: list[JobId] = []
+        start_us = harness.now_us
+        for _ in range(10):
+            claim = harness.running(task="t", queue="q")
+            harness.finish(claim, Outcome.FAILED, failure=Failure(type="E", fingerprint="f"))
+            ids.append(claim.id)
+            harness.pass_time(10)
+        query = Query(
+            state=State.DEAD,
+            since_us=start_us + 30 * SECOND_US,
+            until_us=start_us + 60 * SECOND_US,
+            limit=2,
+            **{by: {"queue": "q", "task": "t", "fingerprint": "f"}[by]},  # pyright: ignore[reportArgumentType]
+        )
+        first = harness.engine.search(query)
+        assert [job.id for job in first.jobs] == [ids[5], ids[4]]
+        second = harness.engine.search(msgspec.structs.replace(query, cursor=first.cursor))
+        assert [job.id for job in second.jobs] == [ids[3]]
+        assert first.scanned + second.scanned == 3
+        assert second.cursor is None
+
+    def test_pages_by_fingerprint_have_those_that_wait_and_those_that_ended(self, harness: Harness) -> None:
+        ids: set[JobId] = set()
+        for number in range(12):
+            claim = harness.running()
+            delay_s = 60 if number % 2 else None
+            harness.finish(claim, Outcome.FAILED, delay_s=delay_s, failure=Failure(type="E", fingerprint="f"))
+            ids.add(claim.id)
+            harness.pass_time(1)
+        found: list[JobId] = []
+        query = Query(fingerprint="f", limit=5)
+        while True:
+            page = harness.engine.search(query)
+            found += [job.id for job in page.jobs]
+            if page.cursor is None:
+                break
+            query = msgspec.structs.replace(query, cursor=page.cursor)
+        assert len(found) == 12
+        assert set(found) == ids
+        assert len(_ids(harness, Query(fingerprint="f", state=State.SCHEDULED))) == 6

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from windlass.core.errors import BadName, TooLarge, UnknownParent
+from windlass.core.errors import BadName, BadValue, TooLarge, UnknownParent
 from windlass.core.ids import JobId, child_id, new_id
 from windlass.core.job import Edge, Job, Outcome, Request, State
 from windlass.core.lifecycle import TABLE, Event, Transition
@@ -496,6 +496,40 @@ class Settling:
         half: list[Claim] = claims[::2]
         assert harness.settle(*(Settlement(id=c.id, fence=c.fence) for c in half)) == [Verdict.ACCEPTED] * 15
         assert harness.states(ids) == [State.SUCCEEDED, State.RUNNING] * 15
+
+    def test_of_two_fences_of_one_job_in_a_batch_only_the_current_one_counts(self, harness: Harness) -> None:
+        claim = harness.running()
+        stale = Settlement(id=claim.id, fence=claim.fence - 1)
+        current = Settlement(id=claim.id, fence=claim.fence)
+        assert harness.settle(stale, current, current) == [Verdict.STALE, Verdict.ACCEPTED, Verdict.ALREADY]
+
+    def test_a_fence_of_nothing_is_stale(self, harness: Harness) -> None:
+        job_id = harness.send()
+        assert harness.settle(Settlement(id=job_id, fence=0)) == [Verdict.STALE]
+
+    def test_a_success_leaves_the_counts_of_what_it_took(self, harness: Harness) -> None:
+        worker = harness.worker()
+        job_id = harness.send()
+        harness.worker()
+        harness.claim(worker)
+        harness.vanish(worker)
+        harness.sweep_all()
+        (claim,) = harness.claim(harness.worker())
+        harness.settle(Settlement(id=claim.id, fence=claim.fence))
+        assert harness.record(job_id).losses == 1
+
+    def test_a_move_that_is_not_in_the_table_is_refused(self, harness: Harness) -> None:
+        claim = harness.running()
+        for to in (State.EXPIRED, State.HELD, State.RUNNING):
+            with pytest.raises(BadValue):
+                harness.settle(Settlement(id=claim.id, fence=claim.fence, transition=Transition(to=to)))
+        assert harness.state(claim.id) is State.RUNNING
+
+    def test_an_heir_that_is_no_follow_up_is_refused(self, harness: Harness) -> None:
+        claim = harness.running()
+        with pytest.raises(BadValue):
+            harness.settle(Settlement(id=claim.id, fence=claim.fence, become=new_id()))
+        assert harness.state(claim.id) is State.RUNNING
 
     # ── bounds ──────────────────────────────────────────────────────────────────────────────────────────
 

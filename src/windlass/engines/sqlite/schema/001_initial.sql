@@ -87,7 +87,9 @@ CREATE INDEX job_running ON job (worker) WHERE state = 'running';
 CREATE INDEX job_live_task ON job (task) WHERE ended_us IS NULL;
 CREATE INDEX job_ended_queue ON job (state, queue, ended_us) WHERE ended_us IS NOT NULL;
 CREATE INDEX job_ended_task ON job (state, task, ended_us) WHERE ended_us IS NOT NULL;
-CREATE INDEX job_purge ON job (purge_us) WHERE purge_us IS NOT NULL;
+-- What has ended is in one of these two: the second is cut by number too, and must meet nothing else on its way.
+CREATE INDEX job_purge ON job (purge_us) WHERE purge_us IS NOT NULL AND (state != 'succeeded' OR ukey IS NOT NULL);
+CREATE INDEX job_purge_succeeded ON job (purge_us) WHERE purge_us IS NOT NULL AND state = 'succeeded' AND ukey IS NULL;
 CREATE INDEX job_expires ON job (expires_us) WHERE expires_us IS NOT NULL AND ended_us IS NULL;
 CREATE UNIQUE INDEX job_ukey ON job (ukey) WHERE ukey IS NOT NULL;
 CREATE INDEX job_ukey_until ON job (ukey_until_us) WHERE ukey_until_us IS NOT NULL;
@@ -141,6 +143,7 @@ CREATE TABLE fact (
   version    INTEGER NOT NULL,
   expires_us INTEGER
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX fact_expires ON fact (expires_us) WHERE expires_us IS NOT NULL;
 
 CREATE TABLE bucket (                   -- the token bucket of a rated gate
   gate   TEXT PRIMARY KEY,

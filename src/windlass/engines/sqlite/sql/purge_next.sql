@@ -1,4 +1,4 @@
--- purpose: ended jobs past their time.
+-- purpose: ended jobs past their time, but for the successes that purge_oldest finds.
 -- inputs: 1 now, 2 limit
 -- returns: the columns of rows.Row
 -- invariant: a record stays while its unique key is set: purge_us is not before the key's end.
@@ -9,4 +9,6 @@ SELECT
   keep_us, reason, hold, lane, lane_limit, place, slot, ukey,
   ukey_clears, ukey_until_us, gate, needs, parked, flow, open_edges, heir,
   heir_of, home, noted, failure, fingerprint, result_until_us
-FROM job WHERE purge_us IS NOT NULL AND purge_us <= ?1 ORDER BY purge_us, seq LIMIT ?2
+FROM job INDEXED BY job_purge
+WHERE purge_us IS NOT NULL AND (state != 'succeeded' OR ukey IS NOT NULL) AND purge_us <= ?1
+ORDER BY purge_us, seq LIMIT ?2

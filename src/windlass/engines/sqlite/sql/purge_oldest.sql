@@ -1,5 +1,5 @@
--- purpose: the oldest successes, for when there are too many.
--- inputs: 1 limit
+-- purpose: the oldest successes: those past their time, or, without an end, for when there are too many.
+-- inputs: 1 the time they may go at the latest, 2 limit
 -- returns: the columns of rows.Row
 -- invariant: a record whose unique key is set stays.
 SELECT
@@ -9,4 +9,6 @@ SELECT
   keep_us, reason, hold, lane, lane_limit, place, slot, ukey,
   ukey_clears, ukey_until_us, gate, needs, parked, flow, open_edges, heir,
   heir_of, home, noted, failure, fingerprint, result_until_us
-FROM job WHERE purge_us IS NOT NULL AND state = 'succeeded' AND ukey IS NULL ORDER BY purge_us, seq LIMIT ?1
+FROM job INDEXED BY job_purge_succeeded
+WHERE purge_us IS NOT NULL AND state = 'succeeded' AND ukey IS NULL AND purge_us <= ?1
+ORDER BY purge_us, seq LIMIT ?2

@@ -1,0 +1,96 @@
+"""One operation inside a transaction, and the counters it changes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from windlass.core.ids import JobId, WorkerId
+from windlass.core.rank import next_order
+from windlass.engines.protocol import Hint
+from windlass.engines.sqlite.connection import Database
+from windlass.engines.sqlite.statements import sql
+
+STREAM_COUNT, TALLY_ADD = sql("stream_count"), sql("tally_add")
+
+
+class Counters:
+    """What the operations of a group have changed in the counters, until it is written."""
+
+    __slots__ = ("counts", "stream_ids", "streams")
+
+    def __init__(self) -> None:
+        self.counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self.streams: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+        self.stream_ids: dict[str, int] = {}
+        """The streams of plain jobs by queue, as far as this transaction has looked them up."""
+
+    def flush(self, connection: Database) -> None:
+        for stream, (ready, running) in self.streams.items():
+            if ready or running:
+                connection.execute(STREAM_COUNT, (ready, running, stream))
+        for (queue, task, state), n in self.counts.items():
+            if n:
+                connection.execute(TALLY_ADD, (queue, task, state, n))
+        self.streams.clear()
+        self.counts.clear()
+
+    def forget(self) -> None:
+        """What was refused has been undone."""
+        self.streams.clear()
+        self.counts.clear()
+        self.stream_ids.clear()
+
+
+class Tx:
+    """One operation inside a transaction: the connection, the instant, and what it has to tell afterwards."""
+
+    __slots__ = (
+        "asked",
+        "commits",
+        "connection",
+        "counters",
+        "counts",
+        "ends",
+        "idle",
+        "now_us",
+        "order",
+        "run",
+        "seq",
+        "streams",
+        "woken",
+    )
+
+    def __init__(
+        self, connection: Database, counters: Counters, now_us: int, seq: int, order: int, commits: int
+    ) -> None:
+        self.connection = connection
+        self.counters = counters
+        self.commits = commits
+        """The number of this commit."""
+        self.idle = False
+        """The operation changed nothing worth a sync: alone, it is rolled back."""
+        self.run = connection.execute
+        self.now_us = now_us
+        self.seq = seq
+        self.order = order
+        self.counts = counters.counts
+        self.streams = counters.streams
+        self.woken: set[str] = set()
+        self.ends: list[JobId] = []
+        self.asked: set[WorkerId] = set()
+
+    def next_order(self) -> int:
+        """The next value of the store's own count."""
+        self.order = next_order(self.order, self.now_us)
+        return self.order
+
+    def flush(self) -> None:
+        """Writes the counters, so that statements of this operation see them."""
+        self.counters.flush(self.connection)
+
+    def hints(self) -> Iterator[Hint]:
+        """What this operation has to tell those who listen."""
+        yield from (Hint(kind="work", queue=queue) for queue in self.woken)
+        yield from (Hint(kind="end", id=job_id) for job_id in self.ends)
+        yield from (Hint(kind="order", id=worker) for worker in self.asked)
