@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench import bare
-from bench.rounds import Contestant, Course, Figure, Round, Stopwatch, alternate, throughput
+from bench.rounds import Contestant, Course, Figure, Round, Stopwatch, alternate, throughput, turn_of_the_wal
 from bench.stores import LIMITS, PAYLOAD, PLAIN, TASK, Stock
 from windlass.core.ids import new_id
 from windlass.core.job import Job, Request
@@ -54,13 +54,15 @@ def insert_bulk(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
 def insert_single(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
     """Inserts so many jobs, one per call."""
     engine = _open(path)
+    turn = turn_of_the_wal(sizes)
+    engine.insert(_jobs(turn))
     for jobs in sizes:
         new = _jobs(jobs)
         watch = Stopwatch()
         for job in new:
             engine.insert([job])
         yield watch.stop(jobs)
-    _check(engine, sum(sizes))
+    _check(engine, turn + sum(sizes))
 
 
 def insert_threads(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
@@ -71,6 +73,8 @@ def insert_threads(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
         for job in part:
             engine.insert([job])
 
+    turn = turn_of_the_wal(sizes)
+    engine.insert(_jobs(turn))
     with ThreadPoolExecutor(THREADS) as pool:
         for jobs in sizes:
             new = _jobs(jobs)
@@ -79,7 +83,7 @@ def insert_threads(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
             for _ in pool.map(send, parts):
                 pass
             yield watch.stop(jobs)
-    _check(engine, sum(sizes))
+    _check(engine, turn + sum(sizes))
 
 
 def _jobs(count: int) -> list[Job]:

@@ -142,7 +142,7 @@ class _Filler:
             self._tally(PLAIN, "ready", stock.plain)
         if stock.lanes:
             self._fill_lanes(self._stream(LANES, stock.lanes))
-        self._database.execute("UPDATE meta SET seq = ?, rank_order = ?", (self._seq, self._order))
+        self._database.execute("UPDATE book SET b = ?, c = ? WHERE kind = 0", (self._seq, self._order))
 
     def _fill_lanes(self, stream: int) -> None:
         """Round robin, as customers come: the first job of each lane is in, the others wait behind it."""
@@ -159,14 +159,17 @@ class _Filler:
         self._database.executemany(statement, rows)
 
     def _stream(self, queue: str, ready: int) -> int:
-        return self._database.execute(
-            "INSERT INTO stream (queue, gate, needs, task, suspect, ready) VALUES (?, '', '', '', 0, ?) RETURNING id",
-            (queue, ready),
+        stream: int = self._database.execute(
+            "INSERT INTO stream (queue, gate, needs, task, suspect) VALUES (?, '', '', '', 0) RETURNING id", (queue,)
         ).get
+        self._database.execute("INSERT INTO book (kind, stream, a) VALUES (1, ?, ?)", (stream, ready))
+        return stream
 
     def _tally(self, queue: str, state: str, n: int) -> None:
         if n:
-            self._database.execute("INSERT INTO tally VALUES (?, ?, ?, ?)", (queue, TASK, state, n))
+            self._database.execute(
+                "INSERT INTO book (kind, queue, task, state, a) VALUES (2, ?, ?, ?, ?)", (queue, TASK, state, n)
+            )
 
     def _next(self) -> tuple[int, int]:
         self._seq += 1

@@ -90,7 +90,7 @@ LEFT = {
     "cards": "SELECT count(*) FROM card",
     "lanes with places taken": "SELECT count(*) FROM lane WHERE busy != 0",
     "lanes without jobs": "SELECT count(*) FROM lane WHERE busy = 0",
-    "streams with counts": "SELECT count(*) FROM stream WHERE ready != 0 OR running != 0",
+    "streams with counts": "SELECT count(*) FROM stream_now WHERE ready != 0 OR running != 0",
     "keys that block": "SELECT count(*) FROM job WHERE ukey IS NOT NULL",
     "places held": "SELECT count(*) FROM job WHERE slot != 0",
     "flows with live nodes": "SELECT count(*) FROM flow WHERE live != 0",

@@ -35,8 +35,9 @@ from windlass.core.ids import JobId, new_id
 from windlass.core.job import Edge, State
 from windlass.engines.protocol import Amendment, Change, Hint, Interest, Receipt, Settlement, Sweep, Verdict
 from windlass.engines.sqlite import SqliteEngine, line
-from windlass.engines.sqlite.commit import Tx
 from windlass.engines.sqlite.gate import Gate
+from windlass.engines.sqlite.line import Operation
+from windlass.engines.sqlite.tx import Tx
 from windlass.testing.clock import FakeClock, travel
 
 SYSTEM = "unix"
@@ -157,7 +158,7 @@ def test_an_operation_refused_after_it_wrote_is_undone_alone(engine: SqliteEngin
         path,
         [
             lambda: engine.insert([before]),
-            lambda: committer.write(write_then_refuse),
+            lambda: committer.write(Operation(write_then_refuse)),
             lambda: engine.insert([after]),
         ],
     )
@@ -277,13 +278,13 @@ def test_from_its_first_read_on_nobody_else_can_write(engine: SqliteEngine, path
         with outside(path) as other:
             other.set_busy_timeout(0)
             try:
-                other.execute("UPDATE meta SET facts = facts + 1")
+                other.execute("UPDATE book SET e = e + 1")
             except apsw.BusyError:
                 refused.append(True)
             else:
                 refused.append(False)
 
-    inner(engine, "committer").write(look)
+    inner(engine, "committer").write(Operation(look))
     assert refused == [True]
 
 

@@ -28,7 +28,7 @@ def test_a_damaged_record_is_set_aside_and_the_queue_goes_on(
     (warning,) = [entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING"]
     assert "damaged" in warning
     assert tell(path, "SELECT state, n FROM tally WHERE n > 0 ORDER BY state") == [("dead", 1), ("running", 2)]
-    assert tell(path, "SELECT ready, running FROM stream") == [(0, 2)]
+    assert tell(path, "SELECT ready, running FROM stream_now") == [(0, 2)]
 
 
 def test_a_damaged_record_frees_its_lane_and_its_key(engine: SqliteEngine, path: Path) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.sqlite.rig import inner, send
+from tests.sqlite.rig import inner, new_job, send
 from windlass.core.errors import StoreClosed, UnsafeFile
-from windlass.engines.protocol import TallyQuery
+from windlass.core.job import Job
+from windlass.engines.protocol import Receipt, TallyQuery
 from windlass.engines.sqlite import SqliteEngine
 from windlass.engines.sqlite.line import Group, Line, Operation
+from windlass.engines.sqlite.tx import Tx
 
 
 def operation(name: str) -> Operation[str]:
@@ -114,22 +116,22 @@ def test_a_gate_that_cannot_be_passed_is_an_error_and_the_store_goes_on_after_it
     assert sum(count.n for count in engine.tally(TallyQuery()).counts) == 1
 
 
-def test_an_operation_that_fails_in_company_takes_nobody_along(engine: SqliteEngine) -> None:
+def test_inserts_that_fail_together_are_tried_one_by_one_and_only_the_bad_one_is_refused(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     committer = inner(engine, "committer")
-    order: list[str] = []
+    good, bad, after = ([new_job()] for _ in range(3))
+    one_by_one = committer._insert
 
-    def bad(_: object) -> None:
-        order.append("bad")
-        raise ValueError("a fault of ours")
+    def picky(tx: Tx, jobs: Sequence[Job]) -> list[Receipt]:
+        if bad[0] in jobs:
+            raise ValueError("a fault of ours")
+        return one_by_one(tx, jobs)
 
-    def good(_: object) -> str:
-        order.append("good")
-        return "kept"
-
-    operations = [Operation(good, plain=True), Operation(bad, plain=True), Operation(good)]
+    monkeypatch.setattr(committer, "_insert", picky)
+    operations = [Operation(lambda tx, jobs=jobs: picky(tx, jobs), plain=jobs) for jobs in (good, bad, after)]
     with inner(engine, "gate").held():
         committer._commit(operations)
     assert [type(one.error) for one in operations] == [type(None), ValueError, type(None)]
-    assert [one.result for one in operations] == ["kept", None, "kept"]
-    # The first pass stopped at the bad one; the second ran all three with savepoints.
-    assert order == ["good", "bad", "good", "bad", "good"]
+    found = engine.fetch([good[0].id, bad[0].id, after[0].id])
+    assert [job is not None for job in found] == [True, False, True]

@@ -39,9 +39,11 @@ def fill(path: Path, state: State, first: int, n: int, *, keyed: bool = False) -
         ]
         connection.executemany(ENDED, rows)
         connection.execute(
-            "INSERT INTO tally VALUES ('q', 't', ?1, ?2) ON CONFLICT DO UPDATE SET n = n + ?2", (state.value, n)
+            "INSERT INTO book (kind, queue, task, state, a) VALUES (2, 'q', 't', ?1, ?2) "
+            "ON CONFLICT DO UPDATE SET a = a + ?2",
+            (state.value, n),
         )
-        connection.execute("UPDATE meta SET seq = max(seq, ?)", (first + n,))
+        connection.execute("UPDATE book SET b = max(b, ?) WHERE kind = 0", (first + n,))
         connection.execute("COMMIT")
 
 
@@ -142,13 +144,13 @@ def test_a_sweep_that_finds_nothing_to_do_commits_nothing(engine: SqliteEngine, 
     [
         "INSERT INTO fact VALUES ('a/b', x'', 1, 1)",
         "INSERT INTO stream (queue, gate, needs, task, suspect) VALUES ('q', '', '', '', 0)",
-        "INSERT INTO tally VALUES ('q', 't', 'ready', 0)",
+        "INSERT INTO book (kind, queue, task, state, a) VALUES (2, 'q', 't', 'ready', 0)",
         "INSERT INTO history VALUES ('minute', 0, 'q', 't', 'n', 1)",
     ],
     ids=["fact", "stream", "tally", "history"],
 )
 def test_a_sweep_that_only_tidies_up_still_commits(engine: SqliteEngine, path: Path, statement: str) -> None:
-    table = statement.split()[2]
+    table = "tally" if "book" in statement else statement.split()[2]
     tell(path, statement)
     before = commits(path)
     engine.sweep(Sweep())

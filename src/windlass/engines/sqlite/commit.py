@@ -12,15 +12,17 @@ still the one on the disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain, groupby, islice
 from typing import TypeVar
 
 import apsw
 
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreClosed, StoreError, StoreFull, StoreReplaced, StoreUnavailable
-from windlass.engines.protocol import Hint
+from windlass.core.job import Job
+from windlass.engines.protocol import Hint, Receipt
 from windlass.engines.sqlite import connection as connections
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.files import Paths, Reserve
@@ -42,19 +44,29 @@ REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.Ran
 """What SQLite says of a value, not of the store: it concerns one operation and nobody else."""
 
 
+Insert = Callable[[Tx, Sequence[Job]], list[Receipt]]
+"""How plain jobs go in, whoever sent them."""
+Ring = Callable[[Iterable[Hint]], None]
+"""How those who listen are told; it never fails."""
+
+
 class Upset(Exception):
-    """An operation without a savepoint failed in company: the group has to run again, with savepoints."""
+    """Inserts that went in together failed: the group has to run again, each with a savepoint of its own."""
 
 
 class Committer:
     """The writing side of one engine: its connection, its gate, and the queue of operations."""
 
-    def __init__(self, paths: Paths, gate: Gate, reserve: Reserve, clock: Callable[[], Clock]) -> None:
+    def __init__(
+        self, paths: Paths, gate: Gate, reserve: Reserve, clock: Callable[[], Clock], insert: Insert, ring: Ring
+    ) -> None:
         self._paths = paths
         self._database, self._wal = str(paths.database), str(paths.wal)
         self._gate = gate
         self._reserve = reserve
         self._clock = clock
+        self._insert = insert
+        self._ring = ring
         self._line = Line()
         self._closed = False
         self._connection: Database | None = None
@@ -114,25 +126,22 @@ class Committer:
 
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────
 
-    def write(
-        self, work: Callable[[Tx], R], *, essential: bool = True, plain: bool = False
-    ) -> tuple[R, Iterable[Hint]]:
-        """Runs the operation in a transaction and returns once it is on the disk.
-
-        `essential`: it may have the reserve when the disk is full. `plain`: no rule refuses anything in it.
-        """
-        operation = Operation(work, essential=essential, plain=plain)
+    def write(self, operation: Operation[R]) -> R:
+        """Runs the operation in a transaction and returns once it is on the disk."""
         self._line.carry_out(operation, self._lead)
         if operation.error is not None:
             raise operation.error
-        hints = operation.tx.hints() if operation.tx is not None else ()
-        return operation.result, hints  # pyright: ignore[reportReturnType]
+        return operation.result  # pyright: ignore[reportReturnType]
 
     def _lead(self, take: Callable[[], Group]) -> None:
         with self._gate.held():
             if self._closed:
                 raise StoreClosed("The engine was closed.", "Open it again.")
-            self._commit(take())
+            group = take()
+            self._commit(group)
+        # Once for the whole group: every system call of every thread would let others in between.
+        told = {id(operation.tx): operation.tx for operation in group if operation.tx is not None}
+        self._ring(chain.from_iterable(tx.hints() for tx in told.values()))
 
     # ── the transaction ─────────────────────────────────────────────────────────────────────────────────
 
@@ -189,11 +198,17 @@ class Committer:
         alone = len(group) == 1
         idle = True
         counters = Counters()
-        for operation in group:
-            tx = Tx(connection, counters, now_us, seq, order, commits + 1)
-            savepoint = not alone and (careful or not operation.plain)
-            if self._run(operation, tx, alone=alone, savepoint=savepoint):
-                seq, order, idle = tx.seq, tx.order, idle and tx.idle
+        for plain, run in groupby(group, lambda operation: operation.plain is not None and not careful):
+            operations = list(run)
+            if plain:
+                tx = Tx(connection, counters, now_us, seq, order, commits + 1)
+                self._run_together(operations, tx, alone=alone)
+                seq, order, idle = tx.seq, tx.order, False
+                continue
+            for operation in operations:
+                tx = Tx(connection, counters, now_us, seq, order, commits + 1)
+                if self._run(operation, tx, alone=alone):
+                    seq, order, idle = tx.seq, tx.order, idle and tx.idle
         counters.flush(connection)
         if idle:
             connection.execute(ROLLBACK)
@@ -202,9 +217,24 @@ class Committer:
         connection.execute(COMMIT)
         self._commits, self.order = commits + 1, order
 
-    def _run(self, operation: Operation[object], tx: Tx, *, alone: bool, savepoint: bool) -> bool:
+    def _run_together(self, operations: Group, tx: Tx, *, alone: bool) -> None:
+        """Inserts of plain jobs, in few statements: every one of them lets other threads in between."""
+        jobs = [job for operation in operations for job in operation.plain or ()]
+        try:
+            receipts = iter(self._insert(tx, jobs))
+        except Exception as error:
+            if alone or (isinstance(error, apsw.Error) and not isinstance(error, REFUSALS)):
+                raise
+            raise Upset from error
+        for operation in operations:
+            operation.error = None
+            operation.result = list(islice(receipts, len(operation.plain or ())))
+            operation.tx = tx
+
+    def _run(self, operation: Operation[object], tx: Tx, *, alone: bool) -> bool:
         """One operation; a refusal undoes it and only it."""
         operation.error = None
+        savepoint = not alone
         if savepoint:
             tx.flush()
             tx.run("SAVEPOINT operation")
@@ -216,8 +246,6 @@ class Committer:
             refused = isinstance(error, REFUSALS)
             if isinstance(error, apsw.Error) and not refused:
                 raise
-            if not alone and not savepoint:
-                raise Upset from error
             operation.error = _refusal(error) if refused else error
             if alone:
                 raise operation.error from error

@@ -112,7 +112,7 @@ def _migrate(connection: Database, script: str, target: int) -> None:
     try:
         for statement in _split(script):
             connection.execute(statement)
-        connection.execute("UPDATE meta SET schema=?", (target,))
+        connection.execute("UPDATE book SET a=? WHERE kind=0", (target,))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:  # after an error of the disk SQLite has rolled back by itself

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ from windlass.engines.protocol import (
     check_settlements,
 )
 from windlass.engines.sqlite import claim, connection, facts, insert, renew, search, settle, sweep
-from windlass.engines.sqlite.commit import Committer
+from windlass.engines.sqlite.commit import Committer, Insert
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.files import (
     Paths,
@@ -71,6 +72,7 @@ from windlass.engines.sqlite.files import (
     sync_folder,
 )
 from windlass.engines.sqlite.gate import Gate
+from windlass.engines.sqlite.line import Operation
 from windlass.engines.sqlite.listen import Bells
 from windlass.engines.sqlite.owners import Owners
 from windlass.engines.sqlite.readers import Readers
@@ -84,6 +86,8 @@ R = TypeVar("R")
 
 CLOCK_BEHIND_US = 60_000_000
 DISK_FLOOR = 32 * MIB
+LOOK_AT_DISK_S = 0.1
+"""How long a look at the free space counts: the reserve is there for what fills up in between."""
 DISK_RESERVE = 4 * MIB
 
 _attempt = msgspec.json.Decoder(Attempt).decode
@@ -93,7 +97,7 @@ _card = msgspec.json.Decoder(Card).decode
 class Hands:
     """Everything an open engine holds; a forked child lets go of it all and opens its own."""
 
-    def __init__(self, paths: Paths, clock: Callable[[], Clock], reserve_bytes: int) -> None:
+    def __init__(self, paths: Paths, clock: Callable[[], Clock], reserve_bytes: int, plain: Insert) -> None:
         self.paths = paths
         self.gate = Gate(paths)
         try:
@@ -105,7 +109,7 @@ class Hands:
         self.owners = Owners(paths)
         self.bells = Bells(paths)
         self.readers = Readers(paths, self.gate)
-        self.committer = Committer(paths, self.gate, self.reserve, clock)
+        self.committer = Committer(paths, self.gate, self.reserve, clock, plain, self.bells.signal)
 
     def close(self, *, clean: bool = True) -> None:
         # Listeners first, then readers, then the writer: nobody is left waiting for one who has gone.
@@ -168,6 +172,7 @@ class SqliteEngine:
         self._hands: Hands | None = None
         self._reopen = False
         self._told_behind = False
+        self._looked_at_disk_s = -1.0
         self._looked: dict[WorkerId, int] = {}
         _engines.add(self)
 
@@ -179,7 +184,9 @@ class SqliteEngine:
         check_platform()
         paths = Paths(self._path)
         paths.prepare()
-        hands = Hands(paths, lambda: self._clock, self._disk_reserve)
+        hands = Hands(
+            paths, lambda: self._clock, self._disk_reserve, lambda tx, jobs: insert.insert_plain(tx, jobs, self._limits)
+        )
         notices: list[str] = []
         unclean = True
         try:
@@ -246,11 +253,10 @@ class SqliteEngine:
         assert self._hands is not None
         return self._hands
 
-    def _write(self, work: Callable[[Tx], R], *, essential: bool = True, plain: bool = False) -> R:
+    def _write(self, work: Callable[[Tx], R], *, essential: bool = True, plain: Sequence[Job] | None = None) -> R:
         """One atomic step, on the disk when this returns; whoever waits for what it brought is rung."""
         hands = self._held()
-        result, hints = hands.committer.write(work, essential=essential, plain=plain)
-        hands.bells.signal(hints)
+        result = hands.committer.write(Operation(work, essential=essential, plain=plain))
         self._watch_clock(hands.committer.order)
         return result
 
@@ -268,6 +274,8 @@ class SqliteEngine:
     def insert(self, jobs: Sequence[Job], /) -> list[Receipt]:
         check_jobs(jobs, self._limits)
         self._check_room()
+        if len(jobs) <= BATCH and all(map(insert.is_plain, jobs)):
+            return self._insert_plain(jobs)
         receipts: list[Receipt] = []
         stand_ins: dict[JobId, JobId] = {}
         coming = frozenset(job.id for job in jobs)
@@ -277,20 +285,22 @@ class SqliteEngine:
             self._read(lambda db: insert.check_parents(db, jobs))
         for start in range(0, len(jobs), BATCH):
             part = jobs[start : start + BATCH]
-            plain = all(map(insert.is_plain, part))
+            if all(map(insert.is_plain, part)):
+                receipts += self._insert_plain(part)
+                continue
             receipts += self._write(
-                lambda tx, part=part, plain=plain: (
-                    insert.insert_plain(tx, part, self._limits)
-                    if plain
-                    else insert.insert(tx, part, self._limits, stand_ins, coming, checked=checked)
-                ),
+                lambda tx, part=part: insert.insert(tx, part, self._limits, stand_ins, coming, checked=checked),
                 essential=False,
-                plain=plain,
             )
         return receipts
 
+    def _insert_plain(self, jobs: Sequence[Job]) -> list[Receipt]:
+        return self._write(lambda tx: insert.insert_plain(tx, jobs, self._limits), essential=False, plain=jobs)
+
     def _check_room(self) -> None:
-        hands = self._held()
+        hands, now_s = self._held(), time.monotonic()
+        if now_s - self._looked_at_disk_s < LOOK_AT_DISK_S:
+            return
         free = hands.paths.free_bytes()
         if free < self._disk_floor:
             raise StoreFull(
@@ -298,6 +308,7 @@ class SqliteEngine:
                 f"new jobs are refused below {self._disk_floor // MIB} MiB.",
                 "Free some space, then send again.",
             )
+        self._looked_at_disk_s = now_s
 
     def claim(self, order: Order, /) -> Claims:
         leased = self.capabilities.death == "lease"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from windlass.core.errors import UnknownParent
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Job, Request
 from windlass.core.limits import Limits
 from windlass.core.rank import rank
-from windlass.engines.protocol import Receipt
+from windlass.engines.protocol import BATCH, Receipt
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import READY, Admission, stream_id
 from windlass.engines.sqlite.connection import Database
@@ -17,6 +18,8 @@ from windlass.engines.sqlite.statements import sql
 from windlass.engines.sqlite.tx import Tx
 
 PLAIN = sql("insert_plain")
+VALUES = "(?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+"""The values of one job in that statement."""
 KNOWN = sql("job_known")
 
 
@@ -77,37 +80,47 @@ def is_plain(job: Job) -> bool:
 
 
 def insert_plain(tx: Tx, jobs: Sequence[Job], limits: Limits) -> list[Receipt]:
-    """Takes plain jobs in, in their order: straight into their streams."""
-    step_us, now_us = limits.aging_step_us, tx.now_us
-    streams = tx.counters.stream_ids
-    queues: set[str] = set()
-    values: list[tuple[object, ...]] = []
+    """Takes plain jobs in, in their order: straight into their streams, a hundred by one statement."""
+    receipts: list[Receipt] = []
+    for start in range(0, len(jobs), BATCH):
+        receipts += _insert_plain(tx, jobs[start : start + BATCH], limits.aging_step_us)
+    return receipts
+
+
+def _insert_plain(tx: Tx, jobs: Sequence[Job], step_us: int) -> list[Receipt]:
+    streams, now_us, first = tx.counters.stream_ids, tx.now_us, tx.seq + 1
+    values: list[object] = []
     for job in jobs:
         request = job.request
-        queue = request.queue
-        stream = streams.get(queue)
+        stream = streams.get(request.queue)
         if stream is None:
-            stream = streams[queue] = stream_id(tx, queue, "", "", "", 0)
-        queues.add(queue)
+            stream = streams[request.queue] = stream_id(tx, request.queue, "", "", "", 0)
         tx.seq += 1
-        values.append(_columns(request, tx.seq, stream, rank(tx.next_order(), request.priority, step_us), now_us))
-    before = tx.connection.total_changes()
-    tx.connection.executemany(PLAIN, values)
-    known: set[object] = set()
-    if tx.connection.total_changes() - before != len(values):
+        values += _columns(request, tx.seq, stream, rank(tx.next_order(), request.priority, step_us), now_us)
+    tx.run(_many(len(jobs)), values)
+    known: set[int] = set()
+    if tx.connection.changes() != len(jobs):
         # Some were here: those are the ones whose id leads to another number than the one just given out.
-        known = {value[0] for value in values if tx.run(KNOWN, (value[1],)).get != value[0]}
+        numbered = enumerate(jobs, first)
+        known = {seq for seq, job in numbered if tx.run(KNOWN, (job.id,)).get != seq}
     receipts: list[Receipt] = []
-    for job, value in zip(jobs, values, strict=True):
+    for seq, job in enumerate(jobs, first):
         request = job.request
-        if value[0] in known:
+        if seq in known:
             receipts.append(Receipt(id=request.id, duplicate_of=request.id))
             continue
         tx.streams[streams[request.queue]][0] += 1
         tx.counts[request.queue, request.task, READY] += 1
+        tx.woken.add(request.queue)
         receipts.append(Receipt(id=request.id))
-    tx.woken |= queues
     return receipts
+
+
+@cache
+def _many(count: int) -> str:
+    """The statement for so many jobs at once."""
+    head, row, tail = PLAIN.partition(VALUES)
+    return head + ", ".join([row] * count) + tail
 
 
 def _columns(request: Request, seq: int, stream: int, rank_: int, now_us: int) -> tuple[object, ...]:
@@ -119,6 +132,7 @@ def _columns(request: Request, seq: int, stream: int, rank_: int, now_us: int) -
         stream,
         rank_,
         request.priority,
+        now_us,
         now_us,
         request.options or None,
         request.payload,

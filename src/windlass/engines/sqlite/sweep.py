@@ -48,7 +48,7 @@ def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
     forget(tx)
     tx.flush()
     tx.run(sql("stream_drop"))
-    tx.run(sql("tally_drop"))
+    tx.run(sql("book_drop"))
     # A sweep that found nothing to do leaves no trace, so that an idle store costs the disk nothing.
     tx.idle = tx.connection.total_changes() == before
     if tx.idle:

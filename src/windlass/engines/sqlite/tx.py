@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.rank import next_order
@@ -11,7 +12,16 @@ from windlass.engines.protocol import Hint
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.statements import sql
 
-STREAM_COUNT, TALLY_ADD = sql("stream_count"), sql("tally_add")
+BOOK_ADD = sql("book_add")
+VALUES = "(?, ?, ?, ?, ?, ?, ?)"
+"""The values of one counter in that statement."""
+
+
+@cache
+def _many(count: int) -> str:
+    """The statement for so many counters at once."""
+    head, row, tail = BOOK_ADD.partition(VALUES)
+    return head + ", ".join([row] * count) + tail
 
 
 class Counters:
@@ -26,12 +36,16 @@ class Counters:
         """The streams of plain jobs by queue, as far as this transaction has looked them up."""
 
     def flush(self, connection: Database) -> None:
+        """Writes all that has changed, in one statement."""
+        rows: list[object] = []
         for stream, (ready, running) in self.streams.items():
             if ready or running:
-                connection.execute(STREAM_COUNT, (ready, running, stream))
+                rows += (1, stream, "", "", "", ready, running)
         for (queue, task, state), n in self.counts.items():
             if n:
-                connection.execute(TALLY_ADD, (queue, task, state, n))
+                rows += (2, 0, queue, task, state, n, 0)
+        if rows:
+            connection.execute(_many(len(rows) // 7), rows)
         self.streams.clear()
         self.counts.clear()
 

@@ -2,4 +2,4 @@
 -- inputs: 1 seq, 2 rank_order, 3 commits
 -- returns: nothing
 -- invariant: all three only grow.
-UPDATE meta SET seq = ?1, rank_order = ?2, commits = ?3
+UPDATE book SET b = ?1, c = ?2, d = ?3 WHERE kind = 0

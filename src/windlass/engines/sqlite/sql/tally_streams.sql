@@ -2,4 +2,4 @@
 -- inputs: 1 queue, or NULL
 -- returns: id
 -- invariant: reads only.
-SELECT id FROM stream WHERE ready > 0 AND (?1 IS NULL OR queue = ?1)
+SELECT id FROM stream_now WHERE ready > 0 AND (?1 IS NULL OR queue = ?1)
