@@ -82,6 +82,32 @@ def test_an_interrupted_leader_leaves_nobody_asleep(taken: bool) -> None:
     assert third.result == "done"
 
 
+def test_a_leader_interrupted_on_its_way_out_still_wakes_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    line, mine, other = Line(), operation("a"), operation("b")
+    wake, interrupts = Operation[object].wake, [KeyboardInterrupt()]
+
+    def interrupted(self: Operation[object]) -> None:
+        if self is other and interrupts:
+            raise interrupts.pop()
+        wake(self)
+
+    monkeypatch.setattr(Operation, "wake", interrupted)
+
+    def slow(take: Callable[[], Group]) -> None:
+        answer(take)
+        wait_for(line, 1)
+
+    leader, errors = in_thread(lambda: line.carry_out(mine, slow))
+    while getattr(line, "_waiting") or not getattr(line, "_leader"):  # noqa: B009 - until the leader has taken itself
+        threading.Event().wait(0.001)
+    follower, _ = in_thread(lambda: line.carry_out(other, answer))
+    leader.join(10)
+    follower.join(10)
+    assert not follower.is_alive()
+    assert [type(error) for error in errors] == [KeyboardInterrupt]
+    assert other.result == "done"
+
+
 def test_closing_sends_away_those_who_wait_and_lets_the_leader_finish() -> None:
     line, mine, other = Line(), operation("a"), operation("b")
 
