@@ -9,7 +9,6 @@ it repeats claims, settles twice, and settles late.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import sqlite3
@@ -41,7 +40,7 @@ from windlass.engines.protocol import (
     TallyQuery,
     Verdict,
 )
-from windlass.engines.sqlite import SqliteEngine
+from windlass.engines.sqlite import SqliteEngine, gate
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -309,7 +308,7 @@ def main() -> int:
     """Runs the assignment; anything unexpected is written down and ends the process with 1."""
     given = msgspec.json.decode(sys.argv[1], type=Assignment)
     if not given.pins:
-        delattr(fcntl, "F_OFD_SETLK")
+        gate.OFD = False
     engine = SqliteEngine(given.database, disk_floor=0, disk_reserve=0)
     engine.open()
     ledger = Ledger(Path(given.folder) / "ledger")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import subprocess
@@ -30,11 +29,19 @@ from tests.sqlite.rig import (
     tell,
     together,
 )
-from windlass.core.errors import BadValue, StoreClosed, StoreUnavailable, TicketOutOfOrder, UnknownParent, WorkerGone
+from windlass.core.errors import (
+    BadValue,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    TicketOutOfOrder,
+    UnknownParent,
+    WorkerGone,
+)
 from windlass.core.ids import JobId, new_id
 from windlass.core.job import Edge, State
 from windlass.engines.protocol import Amendment, Change, Hint, Interest, Receipt, Settlement, Sweep, Verdict
-from windlass.engines.sqlite import SqliteEngine, line
+from windlass.engines.sqlite import SqliteEngine, gate, line
 from windlass.engines.sqlite.gate import Gate
 from windlass.engines.sqlite.line import Operation
 from windlass.engines.sqlite.tx import Tx
@@ -308,7 +315,7 @@ def test_a_wal_that_was_swapped_during_a_commit_is_noticed_and_the_commit_repeat
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without pins, as on macOS: with them SQLite itself can never swap the file.
-    monkeypatch.delattr(fcntl, "F_OFD_SETLK", raising=False)
+    monkeypatch.setattr(gate, "OFD", False)
     engine = SqliteEngine(path)
     engine.open()
     first = send(engine)
@@ -489,3 +496,45 @@ def test_a_settle_is_one_commit_whatever_it_brings(engine: SqliteEngine, path: P
     settlement = Settlement(id=held.id, fence=held.fence, result=b"r", follow_ups=follow)
     assert engine.settle([settlement]) == [Verdict.ACCEPTED]
     assert commits(path) == before + 1
+
+
+# ── streams that were looked up ─────────────────────────────────────────────────────────────────────────
+
+
+def drain(engine: SqliteEngine) -> None:
+    """Runs all that waits, and drops the streams that are empty then."""
+    worker = hire(engine)
+    ended = [Settlement(id=job.id, fence=job.fence) for job in claim(engine, worker)]
+    assert set(engine.settle(ended)) == {Verdict.ACCEPTED}
+    engine.sweep(Sweep())
+
+
+def test_a_stream_that_another_process_dropped_is_made_anew(path: Path) -> None:
+    one, other = SqliteEngine(path), SqliteEngine(path)
+    one.open()
+    other.open()
+    send(one, queue="mail")
+    drain(other)
+    assert tell(path, "SELECT * FROM stream") == []
+    job_id = send(one, queue="mail")
+    assert [job.id for job in claim(other, hire(other))] == [job_id]
+    one.close()
+    other.close()
+
+
+def test_a_stream_that_our_own_sweep_dropped_is_made_anew(engine: SqliteEngine, path: Path) -> None:
+    send(engine, queue="mail")
+    drain(engine)
+    assert tell(path, "SELECT * FROM stream") == []
+    job_id = send(engine, queue="mail")
+    assert [job.id for job in claim(engine, hire(engine))] == [job_id]
+
+
+def test_a_stream_made_by_a_commit_that_failed_is_made_anew(engine: SqliteEngine) -> None:
+    connection = inner(engine, "committer", "_connection")
+    connection.set_commit_hook(lambda: True)  # SQLite turns the commit into a rollback
+    with pytest.raises(StoreError):
+        send(engine, queue="mail")
+    connection.set_commit_hook(None)
+    job_id = send(engine, queue="mail")
+    assert [job.id for job in claim(engine, hire(engine))] == [job_id]

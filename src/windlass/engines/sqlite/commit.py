@@ -12,9 +12,9 @@ still the one on the disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain, groupby, islice
+from pathlib import Path
 from typing import TypeVar
 
 import apsw
@@ -38,7 +38,7 @@ CHECKPOINT_PAGES = 4_000
 CHECKPOINT_WAIT_MS = 20
 
 BEGIN, COMMIT, ROLLBACK = "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"
-META_READ, META_WRITE = sql("meta_read"), sql("meta_write")
+META_READ = sql("meta_read")
 
 REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.RangeError)
 """What SQLite says of a value, not of the store: it concerns one operation and nobody else."""
@@ -61,8 +61,8 @@ class Committer:
         self, paths: Paths, gate: Gate, reserve: Reserve, clock: Callable[[], Clock], insert: Insert, ring: Ring
     ) -> None:
         self._paths = paths
-        self._database, self._wal = str(paths.database), str(paths.wal)
         self._gate = gate
+        self._folder = gate.folder
         self._reserve = reserve
         self._clock = clock
         self._insert = insert
@@ -71,10 +71,13 @@ class Committer:
         self._closed = False
         self._connection: Database | None = None
         self._inodes: tuple[int, int] = (0, 0)
+        self._seen = -1
+        """The version of the folder in which our files were last seen in their places."""
         self._commits = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._wal_pages = 0
         self._pins: Pins | None = None
+        self._counters = Counters()
         self.order = 0
 
     # ── opening ─────────────────────────────────────────────────────────────────────────────────────────
@@ -93,6 +96,8 @@ class Committer:
             raise
         connection.set_wal_hook(self._count_pages)
         self._connection = connection
+        self._counters.forget()
+        self._seen = self._folder.look()
         self._inodes = self._look()
 
     def _count_pages(self, _connection: object, _name: str, pages: int) -> int:
@@ -113,10 +118,10 @@ class Committer:
 
     def _look(self) -> tuple[int, int]:
         """The inodes of the database and of its WAL as they are on the disk now."""
-        database = _inode(self._database)
+        database = _inode(self._paths.database)
         if not database:
             raise self._replaced()
-        return database, _inode(self._wal)
+        return database, _inode(self._paths.wal)
 
     def _replaced(self) -> StoreReplaced:
         return StoreReplaced(
@@ -140,8 +145,7 @@ class Committer:
             group = take()
             self._commit(group)
         # Once for the whole group: every system call of every thread would let others in between.
-        told = {id(operation.tx): operation.tx for operation in group if operation.tx is not None}
-        self._ring(chain.from_iterable(tx.hints() for tx in told.values()))
+        self._ring(_hints(group))
 
     # ── the transaction ─────────────────────────────────────────────────────────────────────────────────
 
@@ -164,13 +168,18 @@ class Committer:
                 raise connections.translate(error, self._paths) from error
             except apsw.Error as error:
                 raise connections.translate(error, self._paths) from error
-            if _inode(self._wal) == self._inodes[1] or self._survived():
+            in_place = self._folder.look() == self._seen or _inode(self._paths.wal) == self._inodes[1]
+            if in_place or self._survived():
                 break
         self._checkpoint_if_due()
 
     def _transact(self, group: Group, *, careful: bool) -> None:
-        if self._look() != self._inodes:
-            self._reopen()
+        version = self._folder.version  # of this passage of the gate
+        if version != self._seen:
+            if self._look() != self._inodes:
+                self._reopen()
+            else:
+                self._seen = version
         if self._connection is None and not self._closed:
             self.open()  # the last attempt to start again failed; the disk may be back
         connection = self._connection
@@ -181,6 +190,7 @@ class Committer:
             with self._steady():
                 self._fill(connection, group, careful=careful)
         except BaseException:
+            self._counters.forget()
             if connection.in_transaction:
                 connection.execute(ROLLBACK)
             raise
@@ -194,42 +204,44 @@ class Committer:
         """Runs the group's operations inside the transaction and commits it."""
         schema, seq, order, commits = connection.execute(META_READ).get
         connections.check_schema(schema, self._paths)
-        now_us = self._clock().now_us()
+        counters, now_us = self._counters, self._clock().now_us()
+        if commits != self._commits:
+            counters.forget()  # somebody else wrote
         alone = len(group) == 1
-        idle = True
-        counters = Counters()
-        for plain, run in groupby(group, lambda operation: operation.plain is not None and not careful):
-            operations = list(run)
-            if plain:
-                tx = Tx(connection, counters, now_us, seq, order, commits + 1)
-                self._run_together(operations, tx, alone=alone)
-                seq, order, idle = tx.seq, tx.order, False
-                continue
-            for operation in operations:
-                tx = Tx(connection, counters, now_us, seq, order, commits + 1)
-                if self._run(operation, tx, alone=alone):
-                    seq, order, idle = tx.seq, tx.order, idle and tx.idle
-        counters.flush(connection)
+        tx = Tx(connection, counters, now_us, seq, order, commits + 1)
+        together = [] if careful else [operation for operation in group if operation.plain is not None]
+        if together:
+            self._run_together(together, tx, alone=alone)
+        idle = not together
+        if len(together) < len(group):
+            for operation in group:
+                if careful or operation.plain is None:
+                    own = Tx(connection, counters, now_us, tx.seq, tx.order, commits + 1)
+                    if self._run(operation, own, alone=alone):
+                        tx.seq, tx.order, idle = own.seq, own.order, idle and own.idle
         if idle:
+            counters.forget()
             connection.execute(ROLLBACK)
             return
-        connection.execute(META_WRITE, (seq, order, commits + 1))
+        counters.finish(connection, tx.seq - seq, tx.order - order)
         connection.execute(COMMIT)
-        self._commits, self.order = commits + 1, order
+        self._commits, self.order = commits + 1, tx.order
 
     def _run_together(self, operations: Group, tx: Tx, *, alone: bool) -> None:
         """Inserts of plain jobs, in few statements: every one of them lets other threads in between."""
-        jobs = [job for operation in operations for job in operation.plain or ()]
         try:
-            receipts = iter(self._insert(tx, jobs))
+            receipts = self._insert(tx, [job for operation in operations for job in operation.plain or ()])
         except Exception as error:
             if alone or (isinstance(error, apsw.Error) and not isinstance(error, REFUSALS)):
                 raise
             raise Upset from error
+        start = 0
         for operation in operations:
+            stop = start + len(operation.plain or ())
             operation.error = None
-            operation.result = list(islice(receipts, len(operation.plain or ())))
-            operation.tx = tx
+            operation.result = receipts[start:stop]
+            start = stop
+        operations[0].tx = tx  # one tells for all
 
     def _run(self, operation: Operation[object], tx: Tx, *, alone: bool) -> bool:
         """One operation; a refusal undoes it and only it."""
@@ -254,8 +266,6 @@ class Committer:
             tx.run("RELEASE operation")
             return False
         if savepoint:
-            # It may have dropped streams (sweep does): nobody may count on those looked up before it.
-            tx.counters.stream_ids.clear()
             tx.run("RELEASE operation")
         operation.tx = tx
         return True
@@ -334,11 +344,18 @@ class Committer:
         return True
 
 
+def _hints(group: Group) -> Iterator[Hint]:
+    """What the operations have to tell those who listen."""
+    for operation in group:
+        if operation.tx is not None:
+            yield from operation.tx.hints()
+
+
 def _refusal(error: Exception) -> StoreError:
     return StoreError(f"The store refused a value ({error}); nothing was stored.", "Look at what was sent.")
 
 
-def _inode(path: str) -> int:
+def _inode(path: Path) -> int:
     """The inode behind a path; 0 where there is none."""
     try:
         return os.stat(path).st_ino

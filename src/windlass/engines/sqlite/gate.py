@@ -29,6 +29,7 @@ from typing import ClassVar
 
 from windlass.core.errors import StoreClosed
 from windlass.engines.sqlite.files import Paths, open_safely
+from windlass.engines.sqlite.folder import Folder
 
 _SHARED_BYTES = (0x40000002, 510)
 """The range of the database file that SQLite locks exclusively before it deletes the WAL."""
@@ -36,6 +37,16 @@ _DMS_BYTE = (128, 1)
 """The byte of the -shm that SQLite locks exclusively before it truncates the file."""
 _RECOVER_BYTE = (122, 1)
 """The byte of the -shm that SQLite locks exclusively before it rebuilds the index of the WAL."""
+OFD = hasattr(fcntl, "F_OFD_SETLK")
+"""Whether there are locks of open file descriptions."""
+
+
+def _flock(kind: int, start: int, length: int) -> bytes:
+    """The kernel's struct flock."""
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+
+
+_STEADY, _UNSTEADY = _flock(fcntl.F_RDLCK, *_RECOVER_BYTE), _flock(fcntl.F_UNLCK, *_RECOVER_BYTE)
 
 
 class Gate:
@@ -43,6 +54,9 @@ class Gate:
 
     def __init__(self, paths: Paths) -> None:
         self._path = str(paths.gate)
+        self.folder = Folder(paths.database.parent)
+        """Looked at whenever the gate is passed: the files of the store lie there."""
+        self._in_place = -1
         self._descriptor = open_safely(paths.gate)
         self._inode = os.fstat(self._descriptor).st_ino
         # To the kernel all threads that use one descriptor are one holder; among them this lock decides.
@@ -81,10 +95,15 @@ class Gate:
         return self._descriptor
 
     def _is_in_place(self) -> bool:
-        try:
-            return os.lstat(self._path).st_ino == self._inode
-        except FileNotFoundError:
-            return False
+        version = self.folder.look()
+        if version != self._in_place:
+            try:
+                if os.lstat(self._path).st_ino != self._inode:
+                    return False
+            except FileNotFoundError:
+                return False
+            self._in_place = version
+        return True
 
     def _move_on(self) -> None:
         """The new file is open before the old one is let go: if it cannot be opened, nothing has changed."""
@@ -139,10 +158,12 @@ class Steady:
         """Those of the pins; empty once they are closed."""
 
     def __enter__(self) -> None:
-        _lock(self._descriptors[1], fcntl.F_RDLCK, *_RECOVER_BYTE, wait=True)
+        if OFD:
+            fcntl.fcntl(self._descriptors[1], fcntl.F_OFD_SETLKW, _STEADY)
 
     def __exit__(self, *_: object) -> None:
-        _lock(self._descriptors[1], fcntl.F_UNLCK, *_RECOVER_BYTE)
+        if OFD:
+            fcntl.fcntl(self._descriptors[1], fcntl.F_OFD_SETLK, _UNSTEADY)
 
 
 class Pins:
@@ -193,20 +214,14 @@ class Pins:
 
 def _pin(path: Path, start: int, length: int) -> int:
     descriptor = open_safely(path, os.O_RDWR)
-    _lock(descriptor, fcntl.F_RDLCK, start, length)
+    if OFD:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_RDLCK, start, length))
     return descriptor
 
 
 def _close(descriptors: list[int]) -> None:
     while descriptors:
         os.close(descriptors.pop())
-
-
-def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = False) -> None:
-    """An open-file-description lock, where there is such a thing."""
-    if hasattr(fcntl, "F_OFD_SETLK"):
-        lock = struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, lock)
 
 
 os.register_at_fork(after_in_child=Pins.forget)

@@ -92,7 +92,8 @@ class Line:
             if self._leader is not mine:
                 mine.park()
             if not mine.done:
-                self._gather()
+                if self._expected > 1:
+                    self._gather()
                 self._lead(mine, group, commit)
         finally:
             try:

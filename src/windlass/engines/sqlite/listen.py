@@ -29,14 +29,13 @@ from windlass.core.errors import StoreError
 from windlass.core.ids import new_id
 from windlass.engines.protocol import Hint, Interest
 from windlass.engines.sqlite.files import Paths, make_folder, open_safely, refused
+from windlass.engines.sqlite.folder import Folder
 
 log = logging.getLogger(__name__)
 
 NET_S = 1.0
 STALE_S = 3_600.0
 """A FIFO that nobody has touched for so long and nobody reads has lost its listener; a living one makes it anew."""
-GRAIN_NS = 20_000_000
-"""File times move in steps of the kernel's clock, some milliseconds long."""
 NOBODY = frozenset({errno.ENXIO, errno.ENOENT, errno.ELOOP})
 """What opening a FIFO for writing says where nobody reads it."""
 CHUNK = 100
@@ -101,8 +100,8 @@ class Bells:
 
     def __init__(self, paths: Paths) -> None:
         self._folder = paths.wake
-        self._where = str(paths.wake)
-        self._read_at_ns = 0
+        self._names_of = Folder(paths.wake)
+        self._read = -1
         self._there: list[str] = []
         self._lock = threading.Lock()
         self._ears: dict[Interest, list[Ear]] = {}
@@ -208,17 +207,13 @@ class Bells:
 
     def _names(self) -> list[str]:
         """The FIFOs there are. The folder is read again only when it has changed."""
-        try:
-            changed_ns = os.stat(self._where).st_mtime_ns
-        except FileNotFoundError:
-            make_folder(self._folder)
-            changed_ns = os.stat(self._where).st_mtime_ns
-        if changed_ns != self._read_at_ns:
-            self._there = [name for name in os.listdir(self._where) if not name.endswith(".json")]
-            # A change within the clock's grain of this look could be missed: look again until it is older.
-            settled = time.time_ns() - changed_ns > GRAIN_NS
-            self._read_at_ns = changed_ns if settled else 0
-        return list(self._there)
+        with self._lock:
+            version = self._names_of.look()
+            if version != self._read:
+                make_folder(self._folder)
+                self._there = [name for name in os.listdir(self._folder) if not name.endswith(".json")]
+                self._read = version
+            return list(self._there)
 
     def _ring_first(self, names: list[str], hint: Hint) -> None:
         for name in names:

@@ -16,6 +16,7 @@ import apsw
 from windlass.engines.sqlite import connection as connections
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.files import Paths
+from windlass.engines.sqlite.folder import Folder
 from windlass.engines.sqlite.gate import Gate
 
 R = TypeVar("R")
@@ -31,6 +32,9 @@ class Readers:
     def __init__(self, paths: Paths, gate: Gate) -> None:
         self._paths = paths
         self._gate = gate
+        self._folder = Folder(paths.database.parent)
+        self._seen = -1
+        self._inode = 0
         self._lock = threading.Lock()
         self._still = threading.Condition(threading.Lock())
         self._busy = 0
@@ -91,8 +95,8 @@ class Readers:
         return found
 
     def _take(self) -> tuple[int, Database]:
-        inode = self._inode()
         with self._lock:
+            inode = self._inode_now()
             while self._idle:
                 known, connection = self._idle.pop()
                 if known == inode:
@@ -100,11 +104,16 @@ class Readers:
                 connection.close(True)
         return inode, connections.connect(self._paths)
 
-    def _inode(self) -> int:
-        try:
-            return os.stat(self._paths.wal).st_ino
-        except FileNotFoundError:
-            return 0
+    def _inode_now(self) -> int:
+        """The inode of the -wal, or 0; looked at only where a name beside it has changed."""
+        version = self._folder.look()
+        if version != self._seen:
+            try:
+                self._inode = os.stat(self._paths.wal).st_ino
+            except FileNotFoundError:
+                self._inode = 0
+            self._seen = version
+        return self._inode
 
     def close(self) -> None:
         with self._lock:

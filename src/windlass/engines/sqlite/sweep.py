@@ -48,6 +48,7 @@ def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
     forget(tx)
     tx.flush()
     tx.run(sql("stream_drop"))
+    tx.counters.stream_ids.clear()  # one that was dropped may be among those that were looked up
     tx.run(sql("book_drop"))
     # A sweep that found nothing to do leaves no trace, so that an idle store costs the disk nothing.
     tx.idle = tx.connection.total_changes() == before

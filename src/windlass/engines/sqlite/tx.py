@@ -13,7 +13,8 @@ from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.statements import sql
 
 BOOK_ADD = sql("book_add")
-VALUES = "(?, ?, ?, ?, ?, ?, ?)"
+VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+WIDTH = VALUES.count("?")
 """The values of one counter in that statement."""
 
 
@@ -25,7 +26,10 @@ def _many(count: int) -> str:
 
 
 class Counters:
-    """What the operations of a group have changed in the counters, until it is written."""
+    """What the operations of a group have changed in the counters, until it is written.
+
+    They stay with the connection: the streams looked up for one group hold for the next, if nobody else wrote between.
+    """
 
     __slots__ = ("counts", "stream_ids", "streams")
 
@@ -33,19 +37,26 @@ class Counters:
         self.counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self.streams: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
         self.stream_ids: dict[str, int] = {}
-        """The streams of plain jobs by queue, as far as this transaction has looked them up."""
+        """The streams of plain jobs by queue, as far as they have been looked up."""
 
     def flush(self, connection: Database) -> None:
-        """Writes all that has changed, in one statement."""
-        rows: list[object] = []
+        """Writes what has changed, so that statements see it."""
+        self._write(connection, [])
+
+    def finish(self, connection: Database, seq: int, order: int) -> None:
+        """Writes what has changed and one commit more, with so many job numbers and so much order given out."""
+        self._write(connection, [0, 0, "", "", "", 0, seq, order, 1])
+
+    def _write(self, connection: Database, rows: list[object]) -> None:
+        """All in one statement."""
         for stream, (ready, running) in self.streams.items():
             if ready or running:
-                rows += (1, stream, "", "", "", ready, running)
+                rows += (1, stream, "", "", "", ready, running, 0, 0)
         for (queue, task, state), n in self.counts.items():
             if n:
-                rows += (2, 0, queue, task, state, n, 0)
+                rows += (2, 0, queue, task, state, n, 0, 0, 0)
         if rows:
-            connection.execute(_many(len(rows) // 7), rows)
+            connection.execute(_many(len(rows) // WIDTH), rows)
         self.streams.clear()
         self.counts.clear()
 
