@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the bars of bench/bars.toml.")
     parser.add_argument("names", nargs="*", metavar="name", help="bars to measure (all)")
-    parser.add_argument("--rounds", type=int, help="rounds of every measurement (3 or 5, as each finds right)")
+    parser.add_argument("--rounds", type=int, help="rounds of every measurement (5)")
     parser.add_argument("--quick", action="store_true", help="tiny stores, one round, no verdict: tries the code out")
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"write the result there (whole runs: {EVIDENCE})")
     options = parser.parse_args(arguments)

@@ -14,7 +14,7 @@ JOBS = 10_000
 MILLION = 1_000_000
 LANES = 100_000
 FEW_LANES = 1_000
-ROUNDS = 3
+ROUNDS = 5
 
 
 def backlog_growth(course: Course) -> list[Round]:
