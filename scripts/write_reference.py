@@ -33,6 +33,9 @@ WHAT_TO_DO = {
     "WL103": "Use a scheme of this version; the message names the nearest one.",
     "WL104": "Run the pip command in the message.",
     "WL105": "Use Linux (or macOS, best effort), or `memory://`.",
+    "WL106": "Give one of the two another name: `@app.task(name=…)`.",
+    "WL107": "Correct the spelling; the message names the near miss.",
+    "WL108": 'Use `pool="auto"`, which runs both kinds.',
     "WL200": "Correct the value; nothing was stored.",
     "WL201": "Use 1 to 128 of the characters `A-Z a-z 0-9 _ . : -` and begin with a letter or a digit.",
     "WL202": "Give a value in the range that the message states.",
@@ -57,6 +60,13 @@ WHAT_TO_DO = {
     "WL500": "Upgrade where the message says that the record is from a newer Windlass.",
     "WL501": "Check the id; the record may have passed its retention.",
     "WL502": "Check the disk and the store, then send the job again.",
+    "WL503": "Look at its failure; correct the cause, then retry the job.",
+    "WL504": "Nothing, if the cancel was meant; else send the job again.",
+    "WL505": "Send it again, or with a later `expires`.",
+    "WL506": 'Keep results longer: `@app.task(keep_result="7d")`.',
+    "WL507": "Wait longer, or look at `handle.state`; the job goes on.",
+    "WL508": "Give the worker more slots, `await` the handle, or let the other task send what follows.",
+    "WL509": "Call `current_job()` inside a task only.",
 }
 
 MEANINGS = {

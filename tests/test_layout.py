@@ -15,6 +15,7 @@ import windlass
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "windlass"
 ROOMS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+NOT_OURS = {"TYPE_CHECKING", "Any", "annotations", "import_module"}
 STATEMENTS = sorted((PACKAGE / "engines" / "sqlite").rglob("*.sql"))
 
 
@@ -46,7 +47,7 @@ def test_all_is_exactly_what_is_there() -> None:
     there = {
         name
         for name in dir(windlass)
-        if not name.startswith("_") and name != "annotations" and not isinstance(getattr(windlass, name), ModuleType)
+        if not name.startswith("_") and name not in NOT_OURS and not isinstance(getattr(windlass, name), ModuleType)
     }
     assert {name for name in windlass.__all__ if not name.startswith("_")} == there
 
@@ -56,9 +57,21 @@ def test_every_public_name_can_be_fetched() -> None:
         assert getattr(windlass, name) is not None, name
 
 
-def test_importing_windlass_imports_no_driver_and_no_optional_package() -> None:
-    # Each costs every user of every engine start-up time, and fails where the extra is missing.
-    code = "import sys, windlass; print(*{'apsw', 'pydantic', 'pytest', 'hypothesis'} & set(sys.modules))"
+NEVER = "apsw asyncio click psutil pydantic pytest hypothesis rich"
+"""Each costs every user start-up time, whatever he uses, and some fail where the extra is missing."""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import windlass",
+        "from windlass import App; app = App('memory://'); app.task(lambda: None, ); app.send('t', 1)",
+        "from windlass import App, Worker; app = App('memory://'); app.task(lambda: None); Worker(app).start().stop()",
+    ],
+    ids=["import", "send", "work"],
+)
+def test_nothing_is_imported_before_it_is_needed(code: str) -> None:
+    code = f"import sys; {code}; print(*set({NEVER.split()!r}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 

@@ -1,37 +1,100 @@
 """Windlass: a task queue for Python that starts in a folder and grows to a cluster.
 
-This version has the spine: what a job is (`windlass.core`), where it lives (`windlass.engines`), and the suite that
-defines an engine (`windlass.testing.conformance`). Tasks and workers come next.
+Define tasks on an `App`, send them, and run them with a `Worker`. What a job is lies in `windlass.core`, where it lives
+in `windlass.engines`, how you define and send in `windlass.app`, how jobs run in `windlass.worker`.
+
+Names are imported when they are first used: `import windlass` costs next to nothing, whatever you use of it.
 """
 
 from __future__ import annotations
 
-from windlass.core.errors import WindlassError
-from windlass.core.ids import new_id, read_id, show_id
-from windlass.core.job import Edge, Failure, Job, Outcome, Record, Request, State, Unique
-from windlass.core.limits import Limits
-from windlass.core.retry import Retry
-from windlass.core.settings import Settings, load
-from windlass.engines.connect import connect
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windlass.app.app import App
+    from windlass.app.context import JobContext, current_job
+    from windlass.app.endings import Cancel, CancelAsked, Dead, RetryAfter, Snooze, TimedOut
+    from windlass.app.handle import Handle, Handles, as_completed, gather
+    from windlass.app.middleware import Middleware
+    from windlass.app.resources import injected
+    from windlass.app.task import AsyncTask, Task
+    from windlass.core.errors import WindlassError
+    from windlass.core.ids import new_id, read_id, show_id
+    from windlass.core.job import Edge, Failure, Job, Outcome, Record, Request, State, Unique
+    from windlass.core.limits import Limits
+    from windlass.core.retry import Retry
+    from windlass.core.settings import Settings, load
+    from windlass.engines.connect import connect
+    from windlass.worker.worker import Worker
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "app.app": ("App",),
+    "app.context": ("JobContext", "current_job"),
+    "app.endings": ("Cancel", "CancelAsked", "Dead", "RetryAfter", "Snooze", "TimedOut"),
+    "app.handle": ("Handle", "Handles", "as_completed", "gather"),
+    "app.middleware": ("Middleware",),
+    "app.resources": ("injected",),
+    "app.task": ("AsyncTask", "Task"),
+    "core.errors": ("WindlassError",),
+    "core.ids": ("new_id", "read_id", "show_id"),
+    "core.job": ("Edge", "Failure", "Job", "Outcome", "Record", "Request", "State", "Unique"),
+    "core.limits": ("Limits",),
+    "core.retry": ("Retry",),
+    "core.settings": ("Settings", "load"),
+    "engines.connect": ("connect",),
+    "worker.worker": ("Worker",),
+}
+_HOME_OF = {name: f"windlass.{home}" for home, names in _HOMES.items() for name in names}
+
 __all__ = [
+    "App",
+    "AsyncTask",
+    "Cancel",
+    "CancelAsked",
+    "Dead",
     "Edge",
     "Failure",
+    "Handle",
+    "Handles",
     "Job",
+    "JobContext",
     "Limits",
+    "Middleware",
     "Outcome",
     "Record",
     "Request",
     "Retry",
+    "RetryAfter",
     "Settings",
+    "Snooze",
     "State",
+    "Task",
+    "TimedOut",
     "Unique",
     "WindlassError",
+    "Worker",
+    "as_completed",
     "connect",
+    "current_job",
+    "gather",
+    "injected",
     "load",
     "new_id",
     "read_id",
     "show_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -21,6 +21,7 @@ HOT = {
     "claim_take": "INTEGER PRIMARY KEY (rowid=?)",
     "due_first": "job_due",
     "due_next": "job_due (due_us<?)",
+    "work_waits": "INDEX job_due (due_us<?)",
     "expire_next": "job_expires (expires_us>? AND expires_us<?)",
     "fence_read": "job_id (id=?)",
     "flow_next": "job_flow (flow=? AND rowid>?)",

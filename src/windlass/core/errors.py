@@ -7,7 +7,10 @@ WindlassError                     code
 │   ├── BadUrl                    WL102
 │   ├── UnknownScheme             WL103
 │   ├── MissingExtra              WL104
-│   └── UnsupportedPlatform       WL105
+│   ├── UnsupportedPlatform       WL105
+│   ├── DuplicateTask             WL106
+│   ├── UnknownOption             WL107
+│   └── WrongPool                 WL108
 ├── InputError                    WL200   what a caller handed over
 │   ├── BadName                   WL201
 │   ├── BadValue                  WL202
@@ -31,7 +34,14 @@ WindlassError                     code
 │   └── LeaseExpired              WL403
 └── JobError                      WL500   one job
     ├── JobNotFound               WL501
-    └── CorruptRecord             WL502
+    ├── CorruptRecord             WL502
+    ├── JobDead                   WL503
+    ├── JobCancelled              WL504
+    ├── JobExpired                WL505
+    ├── ResultGone                WL506
+    ├── NotFinished               WL507
+    ├── WouldBlock                WL508
+    └── NotInJob                  WL509
 ```
 
 An error is one sentence that says what is wrong and one that says what to do next. The code is what
@@ -91,6 +101,24 @@ class UnsupportedPlatform(ConfigError):
     """This operating system cannot give the guarantees the engine promises."""
 
     code = "WL105"
+
+
+class DuplicateTask(ConfigError):
+    """Two functions of one app have the same task name."""
+
+    code = "WL106"
+
+
+class UnknownOption(ConfigError):
+    """A task, a send or a worker was given an option that does not exist."""
+
+    code = "WL107"
+
+
+class WrongPool(ConfigError):
+    """The worker's pool cannot run a task of this kind."""
+
+    code = "WL108"
 
 
 class InputError(WindlassError):
@@ -235,3 +263,49 @@ class CorruptRecord(JobError):
     """A stored record fails its checksum or cannot be read; it is set aside."""
 
     code = "WL502"
+
+
+class JobDead(JobError):
+    """The job has ended for good with an error; `failure` is what is kept of it."""
+
+    code = "WL503"
+
+    def __init__(self, message: str, todo: str = "", failure: object = None) -> None:
+        super().__init__(message, todo)
+        self.failure = failure
+
+
+class JobCancelled(JobError):
+    """The job was cancelled: by a person, by itself, or because a parent ended the wrong way."""
+
+    code = "WL504"
+
+
+class JobExpired(JobError):
+    """The job had not started when its time was over."""
+
+    code = "WL505"
+
+
+class ResultGone(JobError):
+    """The job succeeded, and its result was not kept or is not kept any more."""
+
+    code = "WL506"
+
+
+class NotFinished(JobError, TimeoutError):
+    """The time to wait for a result is over; the job goes on."""
+
+    code = "WL507"
+
+
+class WouldBlock(JobError):
+    """Waiting here would wait for ever: the job one waits for needs the slot one waits in."""
+
+    code = "WL508"
+
+
+class NotInJob(JobError):
+    """There is no current job: the code does not run inside a task."""
+
+    code = "WL509"

@@ -12,7 +12,7 @@ import inspect
 import sys
 import typing
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -56,9 +56,10 @@ class Signature:
         "returns",
     )
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], without: Collection[str] = ()) -> None:
         self.name: str = getattr(function, "__qualname__", None) or type(function).__qualname__
-        found = _parameters(function, self.name)
+        # Those that the sender does not pass are no part of the stored arguments.
+        found = [each for each in _parameters(function, self.name) if each.name not in without]
         hints = _Hints(function, self.name)
         readers = {each.name: reader(hints.of(each), f"`{each.name}` of {self.name}") for each in found}
         required = [each for each in found if each.default is _EMPTY]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -34,23 +33,21 @@ def connect(url: str | None = None, settings: Settings | None = None) -> Engine:
         # Half a URL may still hold a password: it is redacted as if it were a whole one.
         shown = ascii(redact_url(f"x://{url}").removeprefix("x://"))
         raise BadUrl(f"{shown} is not an engine URL.", "Write one like sqlite:///jobs.db or memory://.")
-    maker = _makers().get(scheme.lower())
+    maker = OWN.get(scheme.lower()) or _offered(scheme.lower())
     if maker is None:
         raise _unknown(scheme)
     return maker(url, settings)
 
 
-def _makers() -> dict[str, Maker]:
-    offered = {entry.name: _offered(entry) for entry in metadata.entry_points(group=GROUP)}
-    return {**offered, "memory": _memory, "sqlite": _sqlite}
+def _offered(scheme: str) -> Maker | None:
+    """The maker that another package offers for a scheme."""
+    # Looking through all installed packages takes longer than everything else here.
+    from importlib import metadata
 
-
-def _offered(entry: metadata.EntryPoint) -> Maker:
-    def make(url: str, settings: Settings) -> Engine:
-        maker: Maker = entry.load()
-        return maker(url, settings)
-
-    return make
+    for entry in metadata.entry_points(group=GROUP):
+        if entry.name == scheme:
+            return entry.load()
+    return None
 
 
 def _unknown(scheme: str) -> UnknownScheme:
@@ -96,3 +93,6 @@ def sqlite_path(url: str) -> Path:
     if not path or path.endswith("/") or "\0" in path:
         raise BadUrl(f"{redact_url(url)!a} names no file.", todo)
     return Path(path)
+
+
+OWN: dict[str, Maker] = {"memory": _memory, "sqlite": _sqlite}

@@ -181,6 +181,7 @@ class Admission:
             if not row.slot:
                 row.rank = rank(row.due_us, request.priority, self.limits.aging_step_us)
             store.turn(row, State.SCHEDULED)
+            self.woken.add(row.queue)  # somebody must know when to look again
             heapq.heappush(store.scheduled, (row.due_us, row.seq, row))
             return
         if not row.slot and not keep_rank:

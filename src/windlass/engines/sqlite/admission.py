@@ -217,6 +217,7 @@ class Admission:
             if not row.slot:
                 row.rank = rank(row.due_us, row.priority, self.limits.aging_step_us)
             self.turn(row, SCHEDULED)
+            self.tx.woken.add(row.queue)  # somebody must know when to look again
             rows.save(self.tx.connection, row)
         else:
             if not row.slot and not keep_rank:

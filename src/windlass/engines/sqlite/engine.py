@@ -73,7 +73,7 @@ from windlass.engines.sqlite.files import (
 )
 from windlass.engines.sqlite.gate import Gate
 from windlass.engines.sqlite.line import Operation
-from windlass.engines.sqlite.listen import Bells
+from windlass.engines.sqlite.listen import NET_S, Bells
 from windlass.engines.sqlite.owners import Owners
 from windlass.engines.sqlite.readers import Readers
 from windlass.engines.sqlite.rows import WIDTH, Row, job_of
@@ -411,6 +411,7 @@ class SqliteEngine:
         ends = msgspec.json.encode([job_id.hex() for job_id in interest.ends]).decode()
         queues = None if interest.queues is None else msgspec.json.encode(interest.queues).decode()
         looked = self._looked.get(interest.worker or b"")
+        soon_us = self._clock.now_us() + int(NET_S * 1e6)  # what is due later is seen by a later look
 
         def look(db: Database) -> list[Hint]:
             hints: list[Hint] = []
@@ -418,7 +419,11 @@ class SqliteEngine:
                 found = db.execute(sql("ended_among"), (ends,)).fetchall()
                 hints += [Hint(kind="end", id=bytes.fromhex(str(text))) for (text,) in found]
             moved = looked is not None and db.execute(sql("meta_commits")).get != looked
-            if interest.queues != () and moved and db.execute(sql("work_waits"), (queues,)).fetchone() is not None:
+            if (
+                interest.queues != ()
+                and moved
+                and db.execute(sql("work_waits"), (queues, soon_us)).fetchone() is not None
+            ):
                 hints.append(Hint(kind="work"))
             return hints
 

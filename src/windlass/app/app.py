@@ -1,0 +1,357 @@
+"""The app: tasks, routes, and one store. It opens the store at the first send and closes it when the process ends.
+
+    app = App()                                   # WINDLASS_URL, else sqlite:///windlass.db beside you
+    app = App("memory://", routes={"mail.*": "mail"}, middleware=[Tenant()])
+
+An app may be used by any number of threads, and by children that are forked from its process.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from windlass.app.discovery import discover
+from windlass.app.handle import Handle
+from windlass.app.middleware import Middleware, Stack, tell
+from windlass.app.options import Duration, TaskOptions, read_task_options
+from windlass.app.resources import Declared, Opened
+from windlass.app.task import AsyncTask, Sender, Task
+from windlass.core.clock import SystemClock
+from windlass.core.errors import BadValue, DuplicateTask, StoreError, UnknownOption
+from windlass.core.events import Bus, Sent
+from windlass.core.ids import JobId, read_id
+from windlass.core.job import Job
+from windlass.core.limits import Limits
+from windlass.core.names import check_name, near_miss
+from windlass.core.retry import Retry
+from windlass.core.settings import Settings, load
+from windlass.engines.connect import connect
+from windlass.engines.protocol import Engine, Receipt
+
+if TYPE_CHECKING:
+    from windlass.app.batching import Batcher
+    from windlass.app.waiter import Waiter
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=Callable[..., Any])
+
+DEFAULT_QUEUE = "default"
+ANY = TaskOptions()
+
+_apps: weakref.WeakSet[App] = weakref.WeakSet()
+_clock = SystemClock()
+
+
+class App:
+    """Tasks, and where their jobs live."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        routes: Mapping[str, str] | None = None,
+        middleware: Sequence[Middleware] = (),
+        settings: Settings | None = None,
+        **more: Any,
+    ) -> None:
+        self.settings = _settings(url, settings, more)
+        self.bus = Bus()
+        self.tasks: dict[str, Task[..., Any]] = {}
+        """The tasks by name."""
+        self.resources = Declared()
+        self.starters: list[Callable[[], Any]] = []
+        self.stoppers: list[Callable[[], Any]] = []
+        self._routes = {pattern: check_name("queue", queue) for pattern, queue in (routes or {}).items()}
+        self._queues: dict[str, str] = {}
+        self._middleware = tuple(middleware)
+        self.stack = Stack(self._middleware)
+        self._engine: Engine | None = None
+        self._own = threading.RLock()
+        self._waiter: Waiter | None = None
+        self._batchers: weakref.WeakKeyDictionary[Any, Batcher] = weakref.WeakKeyDictionary()
+        self._opened: Opened | None = None
+        self._end: Callable[[], None] | None = None
+        _apps.add(self)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        tags: Sequence[str] = (),
+        keep_result: bool | Duration | None = None,
+        dead_queue: str | None = None,
+        **more: Any,
+    ) -> Decorator: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Makes a function a task: `@app.task`, or `@app.task(queue="mail", retry=5, timeout="30s")`.
+
+        `retry`: a `Retry` or a number of retries; without it, one failure is the end. `timeout`: how long one attempt
+        may run. `keep_result`: False, or how long. `dead_queue`: where its dead jobs go. `name`: module.function if not
+        given.
+        """
+        if function is None:
+
+            def decorate(function: Callable[..., Any]) -> Task[..., Any]:
+                return self._add(function, options)
+
+            return decorate
+        if not callable(function):
+            raise BadValue(f"A task cannot be made of {function!r}.", "Decorate a function.")
+        return self._add(function, options)
+
+    def _add(self, function: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any]:
+        import inspect
+
+        name = check_name("task", options.get("name") or task_name(function))
+        extra = [option for one in self._middleware for option in one.options]
+        known = self.tasks.get(name)
+        if known is not None and not _is_interactive(function):
+            raise DuplicateTask(
+                f"There are two tasks {name}: {_where(known.function)} and {_where(function)}.",
+                "Give one of them another name: @app.task(name=…).",
+            )
+        kind: Any = AsyncTask if inspect.iscoroutinefunction(function) else Task
+        task: Task[..., Any] = kind(self, name, read_task_options(name, options, extra), function)
+        self.tasks[name] = task
+        return task
+
+    def discover(self, *packages: str, only: str | None = None) -> list[str]:
+        """Imports packages with all their modules, or those called `only`, so that their tasks are known."""
+        return [name for package in packages for name in discover(package, only)]
+
+    def queue_of(self, task: str, options: TaskOptions) -> str:
+        """The queue of a task: its own, else that of the first route that fits its name, else `default`."""
+        if options.queue is not None:
+            return options.queue
+        queue = self._queues.get(task)
+        if queue is None:
+            fitting = (queue for pattern, queue in self._routes.items() if fnmatch.fnmatchcase(task, pattern))
+            queue = self._queues[task] = next(fitting, DEFAULT_QUEUE)
+        return queue
+
+    # ── what a worker does besides ──────────────────────────────────────────────────────────────────────
+
+    def on_start(self, function: T) -> T:
+        """The function runs when a worker starts, before it claims; may be async."""
+        self.starters.append(function)
+        return function
+
+    def on_stop(self, function: T) -> T:
+        """The function runs when a worker has stopped; may be async."""
+        self.stoppers.append(function)
+        return function
+
+    def resource(self, function: T) -> T:
+        """What the function makes is made once per worker and given to tasks that ask for its type."""
+        self.resources.add(function)
+        for task in self.tasks.values():
+            task.__dict__.pop("injected", None)
+            task.__dict__.pop("signature", None)
+        return function
+
+    @property
+    def opened(self) -> Opened:
+        """The resources of this process, for plain calls."""
+        with self._own:
+            if self._opened is None:
+                self._opened = Opened(self.resources)
+            return self._opened
+
+    # ── sending ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, task: str, /, *args: Any, **kwargs: Any) -> Handle[Any]:
+        """Sends a job by its task's name; the task's code need not be here."""
+        return self.named(task).delay(*args, **kwargs)
+
+    def named(self, task: str) -> Sender[..., Any]:
+        """A sender for a task of that name: `app.named("tasks.crawl").using(delay=60).delay(url)`."""
+        return self.tasks.get(task) or Sender(self, check_name("task", task), ANY)
+
+    def result(self, job_id: str | JobId) -> Handle[Any]:
+        """A handle of any job."""
+        return Handle(self, job_id if isinstance(job_id, bytes) else read_id(job_id))
+
+    def insert(self, jobs: Sequence[Job]) -> list[Receipt]:
+        """Hands jobs to the store, through the middleware."""
+        stack = self.stack
+        if stack.before_send:
+            jobs = [stack.changed(job) for job in jobs]
+        receipts = self.engine.insert(jobs)
+        if stack.after_send or self.bus.wanted(Sent):
+            self._tell(jobs, receipts)
+        return receipts
+
+    def _tell(self, jobs: Sequence[Job], receipts: Sequence[Receipt]) -> None:
+        for job, receipt in zip(jobs, receipts, strict=True):
+            request = job.request
+            tell(self.stack.after_send, request, receipt)
+            sent = Sent(
+                at_us=_clock.now_us(),
+                job=request.id,
+                task=request.task,
+                queue=request.queue,
+                duplicate_of=receipt.duplicate_of,
+            )
+            self.bus.publish(sent)
+
+    def insert_soon(self, jobs: Sequence[Job]) -> Awaitable[list[Receipt]]:
+        """The same for a coroutine: with whatever its loop sends in the same tick."""
+        import asyncio
+
+        from windlass.app.batching import Batcher
+
+        loop = asyncio.get_running_loop()
+        batcher = self._batchers.get(loop)
+        if batcher is None:
+            batcher = self._batchers[loop] = Batcher(self.insert, loop)
+        return batcher.send(jobs)
+
+    # ── the store ───────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of what may be sent and stored."""
+        return self.settings.limits
+
+    @property
+    def engine(self) -> Engine:
+        """The store, opened at the first call."""
+        engine = self._engine
+        if engine is None:
+            with self._own:
+                if self._engine is None:
+                    engine = connect(self.settings.url, self.settings)
+                    engine.open()
+                    # At the end of the process too: the store is told that the end was a clean one.
+                    self._end = weakref.finalize(self, _close, engine, os.getpid())
+                    self._engine = engine
+                engine = self._engine
+        return engine
+
+    @property
+    def waiter(self) -> Waiter:
+        """Who waits for ends of jobs."""
+        with self._own:
+            if self._waiter is None:
+                from windlass.app.waiter import Waiter
+
+                self._waiter = Waiter(lambda: self.engine)
+            return self._waiter
+
+    def close(self) -> None:
+        """Closes the store; the next send opens it again. Not needed at the end of a process."""
+        with self._own:
+            waiter, self._waiter = self._waiter, None
+            opened, self._opened = self._opened, None
+            engine, self._engine = self._engine, None
+            end, self._end = self._end, None
+        if waiter is not None:
+            waiter.close()
+        for batcher in list(self._batchers.values()):
+            batcher.close()
+        self._batchers.clear()
+        if opened is not None:
+            opened.close()
+        if engine is not None and end is not None:
+            end()
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: threads did not come along, and locks may have been held by them."""
+        self._own = threading.RLock()
+        self._waiter = None
+        self._batchers = weakref.WeakKeyDictionary()
+        if self._engine is not None:
+            self._end = weakref.finalize(self, _close, self._engine, os.getpid())
+
+    def __repr__(self) -> str:
+        return f"<App {len(self.tasks)} tasks, {self.settings!r}>"
+
+
+class Decorator:
+    """What `@app.task(…)` gives: makes a function a task. For type checkers only."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, function: Any, /) -> Any:
+        raise NotImplementedError
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """module.function. What a program itself defines is named as another process would import it."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec is not None else Path(file).stem if file is not None else "main"
+        module = module.removesuffix(".__main__")
+    return f"{module}.{function.__qualname__}".replace(".<locals>", "").replace("<lambda>", "lambda")
+
+
+def _where(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+
+
+def _is_interactive(function: Callable[..., Any]) -> bool:
+    """In a notebook or a shell, defining a function again is how one corrects it."""
+    return function.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+
+
+def _settings(url: str | None, settings: Settings | None, more: Mapping[str, Any]) -> Settings:
+    if settings is not None:
+        if url is not None or more:
+            raise BadValue("An app has either `settings` or single ones.", "Leave one of them out.")
+        return settings
+    words = ("routes", "middleware", "settings")
+    for name in more:
+        if name not in Settings.__struct_fields__ and near_miss(name, words) is not None:
+            raise UnknownOption(f"An app has no option `{name}`.", f"Did you mean `{near_miss(name, words)}`?")
+    return load({"url": url, **more}).settings
+
+
+def _close(engine: Engine, pid: int) -> None:
+    if os.getpid() == pid:
+        try:
+            engine.close()
+        except StoreError as error:  # its folder may be gone: nobody is left who could do anything about it
+            log.debug("The store was not closed: %s", error)
+
+
+def _after_fork() -> None:
+    for app in list(_apps):
+        app.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

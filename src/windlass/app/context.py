@@ -1,0 +1,130 @@
+"""What a running task knows of its job: `current_job()`.
+
+The context follows the code, not the thread: it is there in functions the task calls, in coroutines it awaits and in
+tasks of its loop. A plain call of a task has one too, so that the same function works without any queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from windlass.core.clock import SystemClock
+from windlass.core.errors import BadValue, NotInJob
+from windlass.core.ids import JobId, new_id, show_id
+
+log = logging.getLogger("windlass.job")
+
+_encode = msgspec.json.Encoder().encode
+_clock = SystemClock()
+
+Kind = Literal["log", "progress"]
+Scribe = Callable[[JobId, int, Kind, bytes], None]
+"""Where lines and progress of a run go: (job, fence, kind, data). Returns at once."""
+
+
+def _write_to_log(job: JobId, _fence: int, kind: Kind, data: bytes) -> None:
+    log.info("%s %s: %s", show_id(job), kind, data.decode(errors="replace"))
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Progress as it is stored: how much is done, of how much, and a word about it."""
+
+    done: float
+    total: float | None = None
+    note: str | None = None
+
+
+class JobContext:
+    """The running job, seen from inside its task."""
+
+    __slots__ = (
+        "_scribe",
+        "alone",
+        "attempt",
+        "cancelled",
+        "deadline_us",
+        "fence",
+        "is_async",
+        "job_id",
+        "queue",
+        "store",
+        "task",
+    )
+
+    def __init__(
+        self,
+        job_id: JobId,
+        task: str,
+        queue: str = "default",
+        *,
+        attempt: int = 1,
+        fence: int = 0,
+        scribe: Scribe = _write_to_log,
+    ) -> None:
+        self.job_id = job_id
+        self.task = task
+        self.queue = queue
+        self.attempt = attempt
+        """The number of this attempt, from 1."""
+        self.fence = fence
+        """Grows with every claim of the job: a write guarded by it happens once."""
+        self.cancelled = False
+        """Whether somebody asked for the job to be cancelled."""
+        self.deadline_us: int | None = None
+        self.store: object = None
+        self.alone = False
+        self.is_async = False
+        self._scribe = scribe
+
+    @property
+    def id(self) -> str:
+        """The job's id as people write it."""
+        return show_id(self.job_id)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the task's timeout is over; None without one."""
+        if self.deadline_us is None:
+            return None
+        left_us = self.deadline_us - _clock.monotonic_us()
+        return datetime.fromtimestamp((_clock.now_us() + left_us) / 1e6, UTC)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long until the deadline; None without one."""
+        return None if self.deadline_us is None else (self.deadline_us - _clock.monotonic_us()) / 1e6
+
+    def log(self, text: str) -> None:
+        """Adds a line to the job's log, which is kept with its record (bounded: head and tail)."""
+        self._scribe(self.job_id, self.fence, "log", str(text).encode(errors="replace"))
+
+    def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """Says how far the job has come; the last word counts."""
+        if total is not None and total < 0:
+            raise BadValue(f"A total of {total!r} is not possible.", "Give 0 or more, or leave it out.")
+        self._scribe(self.job_id, self.fence, "progress", _encode(Report(done, total, note)))
+
+    def __repr__(self) -> str:
+        return f"<{self.task} {self.id}, attempt {self.attempt}>"
+
+
+current: ContextVar[JobContext | None] = ContextVar("windlass_job", default=None)
+
+
+def current_job() -> JobContext:
+    """The job whose task is running here."""
+    found = current.get()
+    if found is None:
+        raise NotInJob("No job is running here.", "Call current_job() inside a task.")
+    return found
+
+
+def local_context(task: str, queue: str) -> JobContext:
+    """The context of a plain call: nothing is stored, lines go to the logger `windlass.job`."""
+    return JobContext(new_id(), task, queue)

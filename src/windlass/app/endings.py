@@ -1,0 +1,67 @@
+"""How a task says its own end: raise one of these, from any depth.
+
+    raise RetryAfter(30)      try again in 30 s; counts as an attempt
+    raise Snooze(60)          not yet: run again in a minute; costs no attempt
+    raise Cancel("sold out")  nothing is to be done any more
+    raise Dead("no such id")  no further try would help, whatever the retry policy says
+
+`Interrupted` goes the other way: the worker raises it inside a task whose time is over or whose cancel was asked for.
+It is no `Exception`, so that a broad `except Exception` in a task does not swallow it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from windlass.core.durations import to_us
+
+Duration = float | timedelta | str
+
+
+class Ending(Exception):
+    """What a task raises to say how this attempt ends."""
+
+
+class RetryAfter(Ending):
+    """Ends the attempt; the next one starts after `delay`, if the task has one left."""
+
+    def __init__(self, delay: Duration, reason: str | None = None) -> None:
+        super().__init__(reason or "asked to be tried again")
+        self.delay_us = to_us(delay)
+
+
+class Snooze(Ending):
+    """Puts the job back for `delay`. It costs no attempt and may be repeated for ever."""
+
+    def __init__(self, delay: Duration, reason: str | None = None) -> None:
+        super().__init__(reason or "snoozed")
+        self.delay_us = to_us(delay)
+        self.reason = reason
+
+
+class Cancel(Ending):
+    """Ends the job as cancelled."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason or "cancelled by its task")
+        self.reason = reason or "task"
+
+
+class Dead(Ending):
+    """Ends the job as dead, without another try."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason or "given up by its task")
+        self.reason = reason or "task"
+
+
+class Interrupted(BaseException):
+    """The worker stops the task; clean up and let it pass."""
+
+
+class TimedOut(Interrupted):
+    """The task's timeout is over."""
+
+
+class CancelAsked(Interrupted):
+    """Somebody cancelled the running job."""

@@ -1,0 +1,300 @@
+"""A handle of a job: its state, its result, its end. It is an id and an app; it can be made anew from the id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+
+from windlass.app.context import current
+from windlass.core.codec import decode_result
+from windlass.core.errors import (
+    JobCancelled,
+    JobDead,
+    JobExpired,
+    JobNotFound,
+    NotFinished,
+    ResultGone,
+    WouldBlock,
+)
+from windlass.core.ids import JobId, show_id
+from windlass.core.job import ENDED, Job, State
+from windlass.core.limits import Limits
+from windlass.engines.protocol import ALL_PARTS, Amendment, Change, Engine, Part
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+
+    from windlass.app.waiter import Waiter
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+RESULT = frozenset({Part.RESULT})
+
+
+class Post(Protocol):
+    """What a handle needs of its app."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def waiter(self) -> Waiter: ...
+
+
+class Handle(Generic[R_co]):
+    """One job that was sent, from outside."""
+
+    __slots__ = ("_post", "_returns", "duplicate", "job_id")
+
+    def __init__(self, post: Post, job_id: JobId, returns: Any = Any, *, duplicate: bool = False) -> None:
+        self._post = post
+        self._returns = returns
+        self.job_id = job_id
+        self.duplicate = duplicate
+        """Whether nothing new was sent, because this job was there already."""
+
+    @property
+    def id(self) -> str:
+        """The job's id as people write it; `app.result(id)` gives its handle again."""
+        return show_id(self.job_id)
+
+    @property
+    def state(self) -> State:
+        """Where the job is in its life now."""
+        job = self._fetch(frozenset())
+        assert job.record is not None
+        return job.record.state
+
+    def job(self) -> Job:
+        """Everything the store knows of it: attempts, log, progress, error."""
+        return self._fetch(ALL_PARTS)
+
+    def _fetch(self, parts: frozenset[Part]) -> Job:
+        (job,) = self._post.engine.fetch([self.job_id], parts)
+        if job is None:
+            raise self._unknown()
+        return job
+
+    def _unknown(self) -> JobNotFound:
+        return JobNotFound(
+            f"There is no job {self.id}: it never was, or its time of retention is over.",
+            "Check the id and the store's URL; keep_succeeded and keep_dead say how long records stay.",
+        )
+
+    def cancel(self, reason: str | None = None) -> bool:
+        """Asks for the job to end as cancelled; False if it has ended already.
+
+        One that waits is cancelled at once. One that runs is told: async tasks are cancelled, others get an exception.
+        """
+        amended = self._post.engine.amend(Amendment(change=Change.CANCEL, ids=(self.job_id,), reason=reason))
+        if not amended.refused:
+            return True
+        return self.state not in ENDED
+
+    # ── the result ──────────────────────────────────────────────────────────────────────────────────────
+
+    def get(self, timeout: float | None = None) -> R_co:
+        """Waits for the end and gives the task's result.
+
+        Raises `JobDead`, `JobCancelled` or `JobExpired` where there is none, and `NotFinished` (a `TimeoutError`) when
+        `timeout` seconds are over; the job goes on then.
+        """
+        job = self._fetch(RESULT)
+        if not _has_ended(job):
+            self._refuse_to_block()
+            job = self._wait(timeout)
+        return self._value(job)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether the job has ended, at the latest after `timeout` seconds."""
+        try:
+            return _has_ended(self._fetch(frozenset())) or bool(self._wait(timeout))
+        except NotFinished:
+            return False
+
+    def _wait(self, timeout: float | None) -> Job:
+        (future,) = self._post.waiter.watch([self.job_id])
+        try:
+            job = future.result(timeout)
+        except TimeoutError:
+            self._post.waiter.forget(self.job_id, future)
+            raise NotFinished(
+                f"The job {self.id} has not ended after {timeout:g} s.", "Wait longer, or see its state; it goes on."
+            ) from None
+        if job is None:
+            raise self._unknown()
+        return job
+
+    def _refuse_to_block(self) -> None:
+        here = current.get()
+        if here is None or here.store is not self._post:
+            return
+        if here.is_async:
+            raise WouldBlock(
+                "get() would stop the worker's loop, and every job on it.", "Write `await handle` in an async task."
+            )
+        if here.alone:
+            raise WouldBlock(
+                f"This task waits for the job {self.id} in its worker's only slot, so neither could ever end.",
+                "Give the worker more slots, or let the other task send what follows.",
+            )
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self._result().__await__()
+
+    async def _result(self) -> R_co:
+        import asyncio
+
+        (future,) = self._post.waiter.watch([self.job_id])
+        job = await asyncio.wrap_future(future)
+        if job is None:
+            raise self._unknown()
+        return self._value(job)
+
+    def _value(self, job: Job) -> R_co:
+        record = job.record
+        assert record is not None
+        match record.state:
+            case State.SUCCEEDED:
+                if job.result is None:
+                    raise ResultGone(
+                        f"The job {self.id} succeeded, and its result is not kept (any more).",
+                        "Keep it longer: @app.task(keep_result='7d').",
+                    )
+                return decode_result(job.result, self._returns, self._post.limits)
+            case State.DEAD:
+                failure = job.failure
+                said = f"{failure.type}: {failure.message}" if failure is not None else record.reason or "no error kept"
+                raise JobDead(f"The job {self.id} is dead ({record.reason}). {said}", failure=failure)
+            case State.EXPIRED:
+                raise JobExpired(f"The job {self.id} expired before it started.", "Send it again.")
+            case _:
+                raise JobCancelled(f"The job {self.id} was cancelled ({record.reason}).")
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+
+def _has_ended(job: Job) -> bool:
+    return job.record is not None and job.record.state in ENDED
+
+
+# ── many of them ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Handles(Sequence[Handle[R_co]]):
+    """The handles of one send of many, in its order."""
+
+    __slots__ = ("_handles",)
+
+    def __init__(self, handles: Sequence[Handle[R_co]]) -> None:
+        self._handles = tuple(handles)
+
+    @overload
+    def __getitem__(self, index: int) -> Handle[R_co]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Handles[R_co]: ...
+    def __getitem__(self, index: int | slice) -> Handle[R_co] | Handles[R_co]:
+        return Handles(self._handles[index]) if isinstance(index, slice) else self._handles[index]
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def get(self, timeout: float | None = None) -> list[R_co]:
+        """All results, in order; the first that is missing raises."""
+        return gather(self._handles, timeout)
+
+    def as_completed(self, timeout: float | None = None) -> Completed[R_co]:
+        """The handles as their jobs end; `for` and `async for` alike."""
+        return Completed(self._handles, timeout)
+
+    def progress(self, description: str = "jobs", timeout: float | None = None) -> Handles[R_co]:
+        """Shows a progress bar until all have ended, then gives the handles again."""
+        from rich.progress import track
+
+        for _ in track(self.as_completed(timeout), description, total=len(self)):
+            pass
+        return self
+
+    def __await__(self) -> Generator[Any, None, list[R_co]]:
+        return self._results().__await__()
+
+    async def _results(self) -> list[R_co]:
+        import asyncio
+
+        return list(await asyncio.gather(*self._handles))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} handles>"
+
+
+def gather(handles: Iterable[Handle[R]], timeout: float | None = None) -> list[R]:
+    """The results of all, in order. The first that has none raises; the others go on."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    return [handle.get(None if deadline is None else max(0.0, deadline - time.monotonic())) for handle in handles]
+
+
+def as_completed(handles: Iterable[Handle[R]], timeout: float | None = None) -> Completed[R]:
+    """The handles as their jobs end, the first to end first."""
+    return Completed(tuple(handles), timeout)
+
+
+class Completed(Generic[R_co]):
+    """Gives handles whose jobs have ended, by `for` or `async for`."""
+
+    def __init__(self, handles: Sequence[Handle[R_co]], timeout: float | None) -> None:
+        self._handles = handles
+        self._timeout = timeout
+
+    def __iter__(self) -> Iterator[Handle[R_co]]:
+        from queue import Empty, SimpleQueue
+
+        ended: SimpleQueue[Handle[R_co]] = SimpleQueue()
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        futures = [(handle, _watch(handle)) for handle in self._handles]
+        for handle, future in futures:
+            future.add_done_callback(_puts(ended, handle))
+        try:
+            for left in range(len(self._handles), 0, -1):
+                try:
+                    yield ended.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                except Empty:
+                    raise NotFinished(
+                        f"{left} of {len(self._handles)} jobs have not ended after {self._timeout:g} s.",
+                        "Wait longer; they go on.",
+                    ) from None
+        finally:
+            for handle, future in futures:
+                if not future.done():
+                    _forget(handle, future)
+
+    async def __aiter__(self) -> AsyncIterator[Handle[R_co]]:
+        import asyncio
+
+        async def ended(handle: Handle[R_co]) -> Handle[R_co]:
+            await asyncio.wrap_future(_watch(handle))
+            return handle
+
+        try:
+            for done in asyncio.as_completed([ended(handle) for handle in self._handles], timeout=self._timeout):
+                yield await done
+        except TimeoutError:
+            raise NotFinished(
+                f"Some of {len(self._handles)} jobs have not ended after {self._timeout:g} s.", "They go on."
+            ) from None
+
+
+def _puts(ended: SimpleQueue[Handle[R]], handle: Handle[R]) -> Callable[[object], None]:
+    return lambda _: ended.put(handle)
+
+
+def _watch(handle: Handle[Any]) -> Any:
+    (future,) = handle._post.waiter.watch([handle.job_id])  # pyright: ignore[reportPrivateUsage]
+    return future
+
+
+def _forget(handle: Handle[Any], future: Any) -> None:
+    handle._post.waiter.forget(handle.job_id, future)  # pyright: ignore[reportPrivateUsage]

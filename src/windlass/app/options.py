@@ -1,0 +1,172 @@
+"""What can be said of a task, and of one send: read once, at the edge, into values that the rest can trust.
+
+A task's options stay with its function: the worker reads them there, so changing a timeout changes it for jobs that
+wait already. Only what one send says otherwise travels with the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from windlass.core.clock import SystemClock
+from windlass.core.durations import instant_us, to_us
+from windlass.core.errors import BadValue, UnknownOption
+from windlass.core.ids import JobId, read_id
+from windlass.core.job import Unique
+from windlass.core.names import check_name, near_miss
+from windlass.core.rank import TOP_PRIORITY
+from windlass.core.retry import Retry
+
+Duration = float | timedelta | str
+
+_encode = msgspec.json.Encoder().encode
+_clock = SystemClock()
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every job of a task."""
+
+    queue: str | None = None
+    """None: as the app's routes say."""
+    priority: int = 0
+    tags: tuple[str, ...] = ()
+    retry: Retry | None = None
+    timeout_us: int | None = None
+    keep_result_us: int | None = None
+    """How long a result is kept: None as the store's limits say, 0 not at all."""
+    dead_queue: str | None = None
+    extra: Mapping[str, Any] = {}
+    """Options that middleware brought along."""
+
+
+class Travelling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one send says otherwise than its task, as it is stored with the job."""
+
+    timeout_us: int | None = None
+    keep_result_us: int | None = None
+
+
+NOTHING = Travelling()
+read_travelling = msgspec.json.Decoder(Travelling).decode
+
+
+class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for the jobs of one send; None or empty where the task decides."""
+
+    queue: str | None = None
+    priority: int | None = None
+    tags: tuple[str, ...] | None = None
+    delay_us: int = 0
+    at_us: int | None = None
+    expires_in_us: int | None = None
+    expires_us: int | None = None
+    id: JobId | None = None
+    key: Unique | None = None
+    travelling: Travelling = NOTHING
+
+    def expiry_us(self) -> int | None:
+        """The instant at which a job sent now expires."""
+        return self.expires_us if self.expires_in_us is None else _clock.now_us() + self.expires_in_us
+
+    def stored(self) -> bytes:
+        """The part that travels with the job; empty where there is none."""
+        return b"" if self.travelling == NOTHING else _encode(self.travelling)
+
+
+TASK_OPTIONS = ("name", "queue", "retry", "timeout", "priority", "tags", "keep_result", "dead_queue")
+SEND_OPTIONS = ("queue", "priority", "tags", "delay", "at", "expires", "timeout", "keep_result", "id", "key")
+
+
+def refuse_unknown(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """An option nobody reads is a mistake, most often in its spelling."""
+    for name in given:
+        if name not in known:
+            meant = near_miss(name, known)
+            hint = f"Did you mean `{meant}`?" if meant else f"There are: {', '.join(known)}."
+            raise UnknownOption(f"{what} has no option `{name[:60]}`.", hint)
+
+
+def read_task_options(name: str, given: Mapping[str, Any], extra: Sequence[str]) -> TaskOptions:
+    """A task's options, each checked; `extra` are those that middleware declares."""
+    refuse_unknown(f"The task {name}", given, (*TASK_OPTIONS, *extra))
+    retry = given.get("retry")
+    return TaskOptions(
+        queue=_queue("queue", given.get("queue")),
+        priority=_priority(given.get("priority", 0)),
+        tags=_tags(given.get("tags", ())),
+        retry=Retry(retry) if isinstance(retry, int) else _retry(retry),
+        timeout_us=_timeout_us(given.get("timeout")),
+        keep_result_us=_keep_us(given.get("keep_result")),
+        dead_queue=_queue("dead-letter queue", given.get("dead_queue")),
+        extra={option: given[option] for option in extra if option in given},
+    )
+
+
+def read_send_options(name: str, given: Mapping[str, Any]) -> SendOptions:
+    """What one send says of its jobs, each checked."""
+    refuse_unknown(f"A send of {name}", given, SEND_OPTIONS)
+    if given.get("delay") is not None and given.get("at") is not None:
+        raise BadValue("A send has either `delay` or `at`.", "Leave one of them out.")
+    expires = given.get("expires")
+    priority, tags, at, key = given.get("priority"), given.get("tags"), given.get("at"), given.get("key")
+    return SendOptions(
+        queue=_queue("queue", given.get("queue")),
+        priority=None if priority is None else _priority(priority),
+        tags=None if tags is None else _tags(tags),
+        delay_us=to_us(given.get("delay") or 0),
+        at_us=None if at is None else instant_us(at),
+        expires_us=instant_us(expires) if isinstance(expires, datetime) else None,
+        expires_in_us=None if expires is None or isinstance(expires, datetime) else to_us(expires),
+        id=_id(given.get("id")),
+        key=None if key is None else Unique(check_name("key", key)),
+        travelling=Travelling(
+            timeout_us=_timeout_us(given.get("timeout")), keep_result_us=_keep_us(given.get("keep_result"))
+        ),
+    )
+
+
+def _queue(kind: str, value: Any) -> str | None:
+    return None if value is None else check_name(kind, value)
+
+
+def _priority(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= TOP_PRIORITY:
+        raise BadValue(f"Priority {value!r} is not allowed.", "Give 0 to 9; nine runs first.")
+    return value
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise BadValue(f"The tags are the text {value!r}.", f"Give a list: [{value!r}].")
+    return tuple(check_name("tag", tag) for tag in value)
+
+
+def _retry(value: Any) -> Retry | None:
+    if value is not None and not isinstance(value, Retry):
+        raise BadValue(f"A retry policy cannot be {value!r}.", "Give Retry(5) or a number of retries.")
+    return value
+
+
+def _timeout_us(value: Any) -> int | None:
+    if value is None:
+        return None
+    us = to_us(value)
+    if us == 0:
+        raise BadValue("A timeout of 0 would stop every job at once.", "Leave it out for no timeout.")
+    return us
+
+
+def _keep_us(value: Any) -> int | None:
+    if value is None or value is True:
+        return None
+    return 0 if value is False else to_us(value)
+
+
+def _id(value: Any) -> JobId | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return read_id(str(value))

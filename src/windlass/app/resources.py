@@ -1,0 +1,160 @@
+"""Things that are made once per worker and given to tasks by annotation: a database pool, a client, a model.
+
+    @app.resource
+    def pool() -> Iterator[Pool]:
+        with Pool(...) as pool:
+            yield pool
+
+    @app.task
+    def charge(order_id: int, pool: Pool = injected) -> None: ...
+
+A resource is what its function returns or yields; after a `yield`, the rest runs when the worker stops, in reverse
+order. Functions may be async: those run on the worker's loop. `injected` tells type checkers that nobody passes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from typing import Any, Final, cast
+
+from windlass.core.errors import BadValue, DuplicateTask
+
+injected: Final[Any] = cast("Any", ...)
+"""The default of a parameter that the worker fills in."""
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine on the worker's loop and waits for it."""
+
+_YIELDING = (Iterator, Generator, AsyncIterator, AsyncGenerator)
+
+
+def provided_type(function: Callable[..., Any]) -> type:
+    """The type that a resource function makes, as its return annotation says."""
+    try:
+        annotation = typing.get_type_hints(function).get("return")
+    except NameError as error:
+        raise BadValue(f"The return annotation of {function.__qualname__} is unknown: {error}.", "Import it.") from None
+    if typing.get_origin(annotation) in _YIELDING:
+        annotation = typing.get_args(annotation)[0]
+    if not isinstance(annotation, type) or annotation is type(None):
+        raise BadValue(
+            f"The resource {function.__qualname__} does not say which type it makes.",
+            "Annotate what it returns or yields: -> Pool, or -> Iterator[Pool].",
+        )
+    return annotation
+
+
+class Declared:
+    """The resources an app knows, by type."""
+
+    def __init__(self) -> None:
+        self._makers: dict[type, Callable[..., Any]] = {}
+
+    def add(self, function: Callable[..., Any]) -> None:
+        kind = provided_type(function)
+        if kind in self._makers:
+            raise DuplicateTask(
+                f"Two resources make {kind.__qualname__}: {self._makers[kind].__qualname__}, {function.__qualname__}.",
+                "Give one of them a type of its own.",
+            )
+        self._makers[kind] = function
+
+    def __iter__(self) -> Iterator[type]:
+        return iter(self._makers)
+
+    def maker(self, kind: type) -> Callable[..., Any]:
+        return self._makers[kind]
+
+    def wanted_by(self, function: Callable[..., Any]) -> Mapping[str, type]:
+        """The parameters of a function that are resources, with their types."""
+        try:
+            hints = typing.get_type_hints(function)
+        except (NameError, TypeError):
+            hints = {}
+        found: dict[str, type] = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            kind = hints.get(name)
+            if kind in self._makers:
+                found[name] = kind
+            elif parameter.default is injected:
+                raise BadValue(
+                    f"Nothing makes the `{name}` of {function.__qualname__}.",
+                    f"Declare it: @app.resource, a function that returns {getattr(kind, '__name__', 'its type')}.",
+                )
+        return found
+
+
+class Opened:
+    """The resources of one worker, or of this process for plain calls: made at the first need, closed in reverse."""
+
+    def __init__(self, declared: Declared, run: Run | None = None) -> None:
+        self._declared = declared
+        self._run = run
+        self._lock = threading.RLock()
+        self._values: dict[type, Any] = {}
+        self._open: list[Any] = []
+
+    def get(self, kind: type) -> Any:
+        """The resource of that type."""
+        found = self._values.get(kind)
+        if found is None:
+            with self._lock:
+                if kind not in self._values:
+                    self._values[kind] = self._make(self._declared.maker(kind))
+                found = self._values[kind]
+        return found
+
+    def open_all(self) -> None:
+        """Makes every declared one: a worker that cannot reach its database says so before it claims a job."""
+        for kind in self._declared:
+            self.get(kind)
+
+    def _make(self, maker: Callable[..., Any]) -> Any:
+        made = maker()
+        if inspect.iscoroutine(made):
+            return self._await(made, maker)
+        if inspect.isgenerator(made):
+            value = next(made)
+            self._open.append(made)
+            return value
+        if inspect.isasyncgen(made):
+            value = self._await(_first(cast("AsyncGenerator[Any, Any]", made)), maker)
+            self._open.append(made)
+            return value
+        return made
+
+    def _await(self, waits: Coroutine[Any, Any, Any], maker: Callable[..., Any]) -> Any:
+        if self._run is None:
+            waits.close()
+            raise BadValue(
+                f"The resource {maker.__qualname__} is async, and there is no worker's loop here.",
+                "Run the task by a worker with pool='auto' or 'aio', or pass the argument.",
+            )
+        return self._run(waits)
+
+    def close(self) -> None:
+        """Runs what stands behind each `yield`, the last made first; the first error is raised after all have run."""
+        errors: list[Exception] = []
+        while self._open:
+            made = self._open.pop()
+            try:
+                if inspect.isasyncgen(made):
+                    self._await(_finish(cast("AsyncGenerator[Any, Any]", made)), type(made))
+                else:
+                    next(made, None)
+            except Exception as error:
+                errors.append(error)
+        self._values.clear()
+        if errors:
+            raise errors[0]
+
+
+async def _first(made: AsyncGenerator[Any, Any]) -> Any:
+    return await anext(made)
+
+
+async def _finish(made: AsyncGenerator[Any, Any]) -> None:
+    await anext(made, None)

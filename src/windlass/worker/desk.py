@@ -1,0 +1,99 @@
+"""What the worker holds: claims that wait for a slot, runs that are going on, and how long jobs take.
+
+A claim is *open* from the moment the store gave it until the store has its settlement. Between the two it waits here,
+runs in a slot, or lies with the settler.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from windlass.app.context import JobContext
+from windlass.app.endings import CancelAsked, Interrupted
+from windlass.app.task import Task
+from windlass.core.ids import JobId
+from windlass.engines.protocol import BATCH, Claim
+
+RUN_US = 50_000
+"""A slot is given at most about so much work at once: tiny jobs fly, and long ones are never hoarded."""
+
+
+class Run:
+    """One attempt that is going on."""
+
+    __slots__ = ("asked", "claim", "context", "interrupt", "reported", "started_us", "task")
+
+    def __init__(
+        self, claim: Claim, task: Task[..., Any], context: JobContext, started_us: int, interrupt: Interrupt
+    ) -> None:
+        self.claim = claim
+        self.task = task
+        self.context = context
+        self.started_us = started_us
+        self.interrupt = interrupt
+        self.asked: type[Interrupted] | None = None
+        """Why it was asked to stop, and by which exception."""
+        self.reported = False
+        """Whether it was told that it does not heed being asked."""
+
+    def stop(self, why: type[Interrupted]) -> None:
+        """Asks the task to stop, once."""
+        if self.asked is None:
+            self.asked = why
+            if why is CancelAsked:
+                self.context.cancelled = True
+            self.interrupt(self, why)
+
+
+Interrupt = Callable[[Run, type[Interrupted]], None]
+"""How a pool gets an exception into a running task."""
+
+
+class Desk:
+    """The claims of one worker. Used by all its threads: every change is a single operation on a dict."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.open: dict[JobId, Claim] = {}
+        self.running: dict[JobId, Run] = {}
+        self.cancelled: set[JobId] = set()
+        """Cancels that were asked for before the job had started."""
+        self.mean_us = float(RUN_US)
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+
+    def take_in(self, claims: tuple[Claim, ...]) -> None:
+        """The store gave these."""
+        for claim in claims:
+            self.open[claim.id] = claim
+
+    def let_go(self, claim: JobId) -> None:
+        """The store has its settlement, or says that the claim is not ours any more."""
+        self.open.pop(claim, None)
+        self.cancelled.discard(claim)
+        if not self.open:
+            with self._idle:
+                self._idle.notify_all()
+
+    def wait_until_empty(self, timeout_s: float) -> bool:
+        """Whether nothing is open any more, at the latest after so long."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self.open, timeout_s)
+
+    def timed(self, took_us: float) -> None:
+        """A job took so long: the mean follows quickly upwards and slowly down."""
+        self.mean_us += (took_us - self.mean_us) * (0.5 if took_us > self.mean_us else 0.1)
+
+    def appetite(self) -> int:
+        """How many claims to have at hand: about 50 ms of work for each slot, one at least."""
+        return self.slots * max(1, min(BATCH, int(RUN_US / max(self.mean_us, 1.0))))
+
+    def cancel(self, job_id: JobId) -> None:
+        """Somebody wants the job to end."""
+        run = self.running.get(job_id)
+        if run is not None:
+            run.stop(CancelAsked)
+        elif job_id in self.open:
+            self.cancelled.add(job_id)

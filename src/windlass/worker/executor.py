@@ -1,0 +1,241 @@
+"""The executor: one attempt, step by step. Each step is small, has a name, and can be tested alone.
+
+    load      which task, with which timeout, and what it will know of its job
+    bind      stored bytes become arguments of the annotated types, resources are added
+    (run      the pool calls the function: in a thread, or on a loop)
+    classify  what came of it: an outcome, with a reason
+    decide    what follows: the transition, by the rules of core.lifecycle and the task's retry policy
+    record    the settlement that the store gets
+
+A job cannot bring a slot down: whatever its function raises, `SystemExit` included, becomes an outcome.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from windlass.app.app import App
+from windlass.app.context import JobContext, Scribe
+from windlass.app.endings import Cancel, CancelAsked, Dead, Interrupted, RetryAfter, Snooze
+from windlass.app.options import read_travelling
+from windlass.app.resources import Opened
+from windlass.core.codec import encode_result
+from windlass.core.durations import show
+from windlass.core.errors import CorruptRecord, InputError, JobError, WrongType
+from windlass.core.events import Started
+from windlass.core.ids import WorkerId
+from windlass.core.job import Failure, Outcome, State
+from windlass.core.lifecycle import SUCCESS, Standing, Transition, decide
+from windlass.engines.protocol import Claim, Settlement
+from windlass.worker.desk import Interrupt, Run
+from windlass.worker.failure import failure_of
+
+ASKED_RETRIES = 20
+"""How often a task without a retry policy may ask for `RetryAfter`."""
+
+_NONE = encode_result(None)
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What came of an attempt."""
+
+    outcome: Outcome
+    error: BaseException | None = None
+    delay_us: int | None = None
+    reason: str | None = None
+
+
+class Refused(Exception):
+    """The job cannot be run at all: `reason` says why, the cause is the error to show."""
+
+    def __init__(self, reason: str, error: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error = error
+
+
+class Executor:
+    """Knows how an attempt goes; the pool knows where."""
+
+    def __init__(self, app: App, resources: Opened, scribe: Scribe, worker: WorkerId, *, alone: bool) -> None:
+        self._app = app
+        self._limits = app.limits
+        self._tasks = app.tasks
+        self._stack = app.stack
+        self._bus = app.bus
+        self._resources = resources
+        self._scribe = scribe
+        self._worker = worker
+        self._alone = alone
+
+    # ── load ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def load(self, claim: Claim, started_us: int, interrupt: Interrupt) -> Run:
+        """The attempt, before anything of it has run."""
+        task = self._tasks.get(claim.task)
+        if task is None:
+            raise Refused("unknown task", JobError(f"No worker knows the task {claim.task} any more."))
+        context = JobContext(
+            claim.id, claim.task, claim.queue, attempt=claim.attempt, fence=claim.fence, scribe=self._scribe
+        )
+        context.store = self._app
+        context.alone = self._alone
+        context.is_async = task.is_async
+        timeout_us = task.options.timeout_us
+        if claim.options:
+            timeout_us = read_travelling(claim.options).timeout_us or timeout_us
+        if timeout_us is not None:
+            context.deadline_us = started_us + timeout_us
+        return Run(claim, task, context, started_us, interrupt)
+
+    # ── bind ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def bind(self, run: Run) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The function's arguments; hooks before a run come last, when nothing else can go wrong."""
+        task = run.task
+        try:
+            args, kwargs = task.signature.decode(run.claim.payload, self._limits)
+        except (WrongType, CorruptRecord, JobError) as error:
+            raise Refused("arguments", error) from None
+        if task.injected:
+            kwargs = {**kwargs, **{name: self._resources.get(kind) for name, kind in task.injected.items()}}
+        for hook in self._stack.before_run:
+            hook(run.context)
+        if self._bus.wanted(Started):
+            claim = run.claim
+            self._bus.publish(
+                Started(
+                    at_us=claim.due_us,
+                    job=claim.id,
+                    task=claim.task,
+                    worker=self._worker,
+                    fence=claim.fence,
+                    attempt=claim.attempt,
+                )
+            )
+        return args, kwargs
+
+    # ── what came of it ─────────────────────────────────────────────────────────────────────────────────
+
+    def succeeded(self, run: Run, value: Any, ran_us: int) -> Settlement:
+        """The settlement of a function that returned."""
+        claim = run.claim
+        keep_us = run.task.options.keep_result_us
+        if claim.options:
+            said = read_travelling(claim.options).keep_result_us
+            keep_us = keep_us if said is None else said
+        result: bytes | None = None
+        if keep_us != 0:
+            try:
+                result = _NONE if value is None else encode_result(value, self._limits)
+            except InputError as error:
+                # The work is done; doing it again would not make its result fit.
+                return self.ended(run, Verdict(Outcome.FAILED, error, reason="result"), ran_us)
+        first = claim.attempt == 1 and not claim.crashes and not claim.losses
+        return Settlement(
+            id=claim.id,
+            fence=claim.fence,
+            transition=SUCCESS if first else decide(Outcome.SUCCEEDED, _standing(claim)),
+            result=result,
+            ran_us=ran_us,
+            keep_result_us=keep_us or None,
+        )
+
+    def failed(self, run: Run, error: BaseException, ran_us: int) -> Settlement:
+        """The settlement of a function that raised."""
+        return self.ended(run, self.classify(run, error), ran_us)
+
+    def classify(self, run: Run, error: BaseException) -> Verdict:
+        """What an exception means."""
+        policy, attempt = run.task.options.retry, run.claim.attempt
+        match error:
+            case Snooze():
+                return Verdict(Outcome.SNOOZE, None, error.delay_us, error.reason)
+            case Cancel():
+                return Verdict(Outcome.CANCELLED, error, reason=error.reason)
+            case Dead():
+                return Verdict(Outcome.FAILED, error, reason=error.reason)
+            case RetryAfter():
+                left = attempt <= (ASKED_RETRIES if policy is None else policy.retries)
+                return Verdict(Outcome.RETRY, error, error.delay_us if left else None, None if left else "retries")
+            case Refused():
+                return Verdict(Outcome.FAILED, error.error, reason=error.reason)
+            case CancelAsked():
+                return Verdict(Outcome.CANCELLED, None, reason="cancelled")
+            case Interrupted():
+                # To the policy it is what it is to everybody: a timeout.
+                seen, outcome = TimeoutError(_overdue(run)), Outcome.TIMED_OUT
+            case _:
+                seen, outcome = error, Outcome.FAILED
+        if policy is None or not policy.wants(seen, attempt):
+            return Verdict(outcome, seen)
+        return Verdict(outcome, seen, policy.delay_us(attempt, random.random))
+
+    def ended(self, run: Run, verdict: Verdict, ran_us: int) -> Settlement:
+        """decide and record: the settlement of an attempt that did not succeed."""
+        return settlement(run.claim, verdict, ran_us, _failure(verdict, self._limits), run.task.options.dead_queue)
+
+    def refused(self, claim: Claim, refusal: Refused) -> Settlement:
+        """The settlement of a job that could not even be loaded."""
+        verdict = Verdict(Outcome.FAILED, refusal.error, reason=refusal.reason)
+        return settlement(claim, verdict, 0, _failure(verdict, self._limits), None)
+
+    def tell_after(self, run: Run, error: BaseException | None) -> None:
+        """Hooks after a run."""
+        from windlass.app.middleware import tell
+
+        tell(self._stack.after_run, run.context, error)
+
+    @property
+    def has_hooks_after(self) -> bool:
+        return bool(self._stack.after_run)
+
+
+def settlement(
+    claim: Claim, verdict: Verdict, ran_us: int, failure: Failure | None, dead_queue: str | None
+) -> Settlement:
+    """What the store gets for an attempt that did not succeed."""
+    transition = decide(verdict.outcome, _standing(claim), delay_us=verdict.delay_us, reason=verdict.reason)
+    return Settlement(
+        id=claim.id,
+        fence=claim.fence,
+        outcome=verdict.outcome,
+        transition=transition,
+        failure=failure,
+        ran_us=ran_us,
+        queue=dead_queue if transition.to is State.DEAD else None,
+    )
+
+
+def given_back(claim: Claim) -> Settlement:
+    """The settlement of a claim that was not started."""
+    return Settlement(id=claim.id, fence=claim.fence, outcome=None, transition=_unstarted(claim))
+
+
+def cancelled(claim: Claim) -> Settlement:
+    """The settlement of a claim that was cancelled before it started."""
+    verdict = Verdict(Outcome.CANCELLED, reason="cancelled")
+    return settlement(claim, verdict, 0, None, None)
+
+
+def _unstarted(claim: Claim) -> Transition:
+    return decide(None, _standing(claim))
+
+
+def _standing(claim: Claim) -> Standing:
+    return Standing(attempt=claim.attempt, crashes=claim.crashes, losses=claim.losses, suspect=claim.suspect)
+
+
+def _failure(verdict: Verdict, limits: Any) -> Failure | None:
+    if verdict.error is None or verdict.outcome is Outcome.CANCELLED:
+        return None
+    return failure_of(verdict.error, limits)
+
+
+def _overdue(run: Run) -> str:
+    timeout_us = (run.context.deadline_us or run.started_us) - run.started_us
+    return f"The task did not end within its timeout of {show(timeout_us)}."

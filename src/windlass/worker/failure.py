@@ -1,0 +1,50 @@
+"""An error as text: type, message, traceback and a fingerprint by which like ones are found. Never an object."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from windlass.core.job import Failure
+from windlass.core.limits import Limits
+
+_OURS = str(Path(__file__).parent.parent)
+_MESSAGE = 2_000
+
+
+def failure_of(error: BaseException, limits: Limits) -> Failure:
+    """What is kept of an error: our own frames are left out, and everything is bounded."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    frames = _of_the_task(error.__traceback__)
+    try:
+        text = "".join(traceback.format_exception(kind, error, frames))
+        message = str(error)
+    except Exception:  # an error whose own text raises
+        text, message = name, "(its text cannot be shown)"
+    return Failure(
+        type=name,
+        message=message if len(message) <= _MESSAGE else message[:_MESSAGE] + "…",
+        traceback=limits.clip_error(text.encode(errors="replace").decode()),
+        fingerprint=_fingerprint(name, frames),
+    )
+
+
+def _of_the_task(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the task's own function on; where there is none, all of it."""
+    frame = frames
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.tb_next
+    return frame if frame is not None else frames
+
+
+def _fingerprint(name: str, frames: TracebackType | None) -> str:
+    """The same for the same error in the same function, whatever its message and its line."""
+    last = frames
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    code = None if last is None else last.tb_frame.f_code
+    where = "" if code is None else f"{Path(code.co_filename).name}:{code.co_name}"
+    return hashlib.blake2b(f"{name}@{where}".encode(), digest_size=8).hexdigest()

@@ -1,0 +1,129 @@
+"""The heartbeat: one renewal for the whole worker, and what the store has to say to it.
+
+Between beats it sleeps in the store's wait for orders, so a cancel reaches a running task at once. If the store says
+that the card is gone (the worker was taken for dead), it takes a new id: what still runs settles under its old fences,
+which the store accepts or calls stale.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from windlass.core.clock import Clock
+from windlass.core.errors import StoreError
+from windlass.core.events import Bus, Renewed
+from windlass.core.ids import WorkerId, new_id
+from windlass.engines.protocol import Beat, Card, Delta, Engine, Hint, Interest
+from windlass.worker.desk import Desk
+from windlass.worker.service import Service, log
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Info(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a card says besides: the pool, and jobs that do not heed being stopped."""
+
+    pool: str
+    stuck: tuple[str, ...] = ()
+
+
+class Heartbeat(Service):
+    """A worker's sign of life."""
+
+    name = "heartbeat"
+
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Engine,
+        desk: Desk,
+        bus: Bus,
+        *,
+        name: str,
+        queues: tuple[str, ...] | None,
+        tasks: tuple[str, ...],
+        slots: int,
+        pool: str,
+        beat_s: float,
+        lease_s: float,
+    ) -> None:
+        super().__init__(clock)
+        self._engine = engine
+        self._desk = desk
+        self._bus = bus
+        self._beat_s = beat_s
+        self._pool = pool
+        self.worker: WorkerId = new_id()
+        self._card = Card(
+            worker=self.worker,
+            name=name,
+            host=platform.node(),
+            pid=os.getpid(),
+            queues=queues,
+            tasks=tasks,
+            slots=slots,
+            lease_us=int(lease_s * 1e6),
+        )
+        self._number = 0
+        self._deltas: tuple[Delta, ...] = ()
+        self._due_us = 0
+        self.take_counts: Callable[[], tuple[Delta, ...]] = tuple
+        self.on_new_id: Callable[[], None] = lambda: None
+
+    def announce(self) -> None:
+        """The first beat: from now on the worker may claim."""
+        self._renew(0)
+
+    def tick(self, now_us: int) -> float | None:
+        self._renew(now_us)
+        self._due_us = now_us + int(self._beat_s * 1e6)
+        return self._beat_s
+
+    def rest(self, pause_s: float | None) -> None:
+        """Until the next beat, or until the store has an order for us."""
+        with suppress(StoreError):
+            self._engine.listen(Interest(worker=self.worker), pause_s or self._beat_s)
+            return
+        super().rest(pause_s)
+
+    def rouse(self) -> None:
+        self.wake()
+        with suppress(StoreError):
+            self._engine.signal([Hint(kind="order", id=self.worker)])
+
+    def _renew(self, now_us: int) -> None:
+        if not self._deltas and self._number:
+            self._deltas = self.take_counts()
+        stuck = tuple(run.context.id for run in list(self._desk.running.values()) if run.reported)
+        card = msgspec.structs.replace(self._card, info=_encode(Info(self._pool, stuck)))
+        orders = self._engine.renew(Beat(card=card, beat=self._number, deltas=self._deltas))
+        if orders.gone:
+            self._start_anew()
+            return
+        self._number += 1
+        self._deltas = ()
+        for job_id in orders.cancel:
+            self._desk.cancel(job_id)
+        if self._bus.wanted(Renewed):
+            took_us = self._clock.monotonic_us() - now_us if now_us else 0
+            self._bus.publish(
+                Renewed(at_us=self._clock.now_us(), worker=self.worker, claims=orders.claims, took_us=took_us)
+            )
+
+    def _start_anew(self) -> None:
+        log.warning("This worker was taken for dead; it goes on under a new id.")
+        self.worker = new_id()
+        self._card = msgspec.structs.replace(self._card, worker=self.worker)
+        self._number = 0
+        self.on_new_id()
+        self._renew(0)
+
+    def leave(self) -> None:
+        """The last beat: the card goes."""
+        deltas = self._deltas or self.take_counts()
+        self._engine.renew(Beat(card=self._card, beat=self._number, deltas=deltas, bye=True))

@@ -1,0 +1,40 @@
+"""The janitor: sweeps now and then, a bounded piece at a time. Any worker may; doing it twice changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windlass.core.clock import Clock
+from windlass.core.events import Bus, Swept
+from windlass.core.ids import WorkerId
+from windlass.engines.protocol import Engine, Sweep
+from windlass.worker.service import Service
+
+
+class Janitor(Service):
+    """Takes back what dead workers held, goes on with chores, removes what is past its time."""
+
+    name = "janitor"
+
+    def __init__(self, clock: Clock, engine: Engine, bus: Bus, worker: Callable[[], WorkerId], sweep_s: float) -> None:
+        super().__init__(clock)
+        self._engine = engine
+        self._bus = bus
+        self._worker = worker
+        self._sweep_s = sweep_s
+
+    def tick(self, now_us: int) -> float | None:
+        swept = self._engine.sweep(Sweep(worker=self._worker()))
+        done = swept.lost or swept.chores or swept.expired or swept.purged
+        if done and self._bus.wanted(Swept):
+            self._bus.publish(
+                Swept(
+                    at_us=self._clock.now_us(),
+                    worker=self._worker(),
+                    lost=swept.lost,
+                    chores=swept.chores,
+                    expired=swept.expired,
+                    removed=swept.purged,
+                )
+            )
+        return 0.0 if swept.more else self._sweep_s

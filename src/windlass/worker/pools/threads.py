@@ -1,0 +1,185 @@
+"""Tasks in threads: as many slots as threads. With one slot it is the pool `solo`.
+
+Stopping a task in a thread is possible in one way only: an exception that the interpreter raises at the thread's next
+bytecode. It must hit the task and nothing else. So a slot is *armed* only while the function runs, and the exception is
+set under the slot's lock, only while it is armed; after the function the slot takes the lock, disarms, and withdraws an
+exception that has not arrived yet. One that arrives in between is caught and counts as the end of the task. A task that
+sits in C code, in a sleep or a socket, gets it when it comes back: until then its slot stays taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from windlass.app.context import current
+from windlass.app.endings import Interrupted
+from windlass.core.clock import Clock
+from windlass.engines.protocol import Claim
+from windlass.worker.desk import Desk, Run
+from windlass.worker.executor import Executor, Refused, cancelled
+from windlass.worker.pools.pool import Settle
+
+_set_async_exc = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
+_clear_async_exc = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)(
+    ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
+)
+
+
+class Slot:
+    """One thread's place for a running task."""
+
+    __slots__ = ("_lock", "_run", "_sent", "_thread")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = threading.get_ident()
+        self._run: Run | None = None
+        self._sent = False
+
+    def call(self, run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Calls the function; an interruption can reach it from its first to its last bytecode, and nothing after."""
+        error: BaseException | None = None
+        value: Any = None
+        try:
+            try:
+                self._run = run
+                value = function(*args, **kwargs)
+            except BaseException as raised:
+                error = raised
+            self._disarm()
+        except Interrupted as late:
+            error = error or late
+            self._disarm()
+        if error is not None:
+            raise error
+        return value
+
+    def _disarm(self) -> None:
+        while True:
+            try:
+                with self._lock:
+                    self._run = None
+                    sent, self._sent = self._sent, False
+                if sent:
+                    _clear_async_exc(self._thread, None)
+                return
+            except Interrupted:
+                continue  # it came at the last moment; once more, and nothing can come any more
+
+    def interrupt(self, run: Run, why: type[Interrupted]) -> None:
+        """Raises the exception in the task, if it still runs here."""
+        with self._lock:
+            if self._run is run and not self._sent:
+                self._sent = True
+                _set_async_exc(self._thread, why)
+
+
+class ThreadPool:
+    """So many threads, each calling one task at a time."""
+
+    def __init__(
+        self,
+        slots: int,
+        desk: Desk,
+        executor: Executor,
+        settle: Settle,
+        clock: Clock,
+        hungry: Callable[[], None],
+    ) -> None:
+        self.slots = slots
+        self._desk = desk
+        self._executor = executor
+        self._settle = settle
+        self._clock = clock
+        self._hungry = hungry
+        self._queue: SimpleQueue[Claim | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._low = -1
+
+    def start(self) -> None:
+        for number in range(self.slots):
+            thread = threading.Thread(target=self._loop, name=f"windlass-slot-{number + 1}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def put(self, claims: tuple[Claim, ...]) -> None:
+        # Asked for more when half of these are taken.
+        self._low = len(claims) // 2
+        for claim in claims:
+            self._queue.put(claim)
+
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    def take_back(self) -> list[Claim]:
+        taken: list[Claim] = []
+        while True:
+            try:
+                claim = self._queue.get_nowait()
+            except Empty:
+                return taken
+            if claim is None:
+                self._queue.put(None)
+                return taken
+            taken.append(claim)
+
+    def stop(self) -> None:
+        for _ in self._threads:
+            self._queue.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Waits for the threads, as long as their tasks let it."""
+        deadline_us = self._clock.monotonic_us() + int(timeout_s * 1e6)
+        for thread in self._threads:
+            thread.join(max(0.0, (deadline_us - self._clock.monotonic_us()) / 1e6))
+
+    # ── a slot ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _loop(self) -> None:
+        slot, queue = Slot(), self._queue
+        while True:
+            try:
+                claim = queue.get_nowait()
+            except Empty:
+                self._hungry()
+                claim = queue.get()
+            if claim is None:
+                return
+            if queue.qsize() == self._low:
+                self._hungry()
+            self._run(slot, claim)
+
+    def _run(self, slot: Slot, claim: Claim) -> None:
+        """One claim from its start to its settlement."""
+        desk, executor, clock = self._desk, self._executor, self._clock
+        if claim.id in desk.cancelled:
+            self._settle(cancelled(claim), claim)
+            return
+        started_us = clock.monotonic_us()
+        try:
+            run = executor.load(claim, started_us, slot.interrupt)
+        except Refused as refusal:
+            self._settle(executor.refused(claim, refusal), claim)
+            return
+        desk.running[claim.id] = run
+        token = current.set(run.context)
+        error: BaseException | None = None
+        value: Any = None
+        try:
+            args, kwargs = executor.bind(run)
+            value = slot.call(run, run.task.function, args, kwargs)
+        except BaseException as raised:
+            error = raised
+        ran_us = clock.monotonic_us() - started_us
+        current.reset(token)
+        desk.running.pop(claim.id, None)
+        if executor.has_hooks_after:
+            executor.tell_after(run, error)
+        desk.timed(ran_us)
+        end = executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)
+        self._settle(end, claim)

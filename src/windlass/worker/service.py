@@ -1,0 +1,99 @@
+"""What every loop of a worker is: a name, a thread, and one step at a time.
+
+    start()  starts its thread          ready  is set after its first step that worked
+    tick(now_us)  one step; gives how many seconds until the next one, None: until somebody wakes it
+    wake()   the next step is now       stop()  no further step; returns when the last one is over
+
+A step that fails because the store cannot be reached is tried again, each time a little later; it is logged once per
+outage. Tests call `tick` themselves, with a time of their own, and start no thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from windlass.core.clock import Clock
+from windlass.core.errors import StoreError
+
+log = logging.getLogger("windlass.worker")
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+
+
+class Service:
+    """One loop of a worker."""
+
+    name = "service"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bell = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pause_s = 0.0
+        self.ready = threading.Event()
+        self.stopping = False
+
+    def tick(self, now_us: int) -> float | None:
+        """One step; the seconds until the next, None: until woken."""
+        raise NotImplementedError
+
+    def rest(self, pause_s: float | None) -> None:
+        """Sleeps until the next step is due."""
+        self._bell.wait(pause_s)
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._loop, name=f"windlass-{self.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """The next step is now."""
+        self._bell.set()
+
+    def rouse(self) -> None:
+        """Wakes it wherever it sleeps."""
+        self.wake()
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """No further step; returns when the last one is over."""
+        self.stopping = True
+        self.rouse()
+        if self._thread is None or self._thread is threading.current_thread():
+            return
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while self._thread.is_alive() and (until_s is None or time.monotonic() < until_s):
+            # Again and again: it may have been on its way to sleep when it was roused.
+            self.rouse()
+            self._thread.join(0.05)
+
+    def _loop(self) -> None:
+        while not self.stopping:
+            self._bell.clear()
+            pause_s = self._step()
+            if not self.stopping and pause_s != 0:
+                self.rest(pause_s)
+
+    def _step(self) -> float | None:
+        try:
+            pause_s = self.tick(self._clock.monotonic_us())
+        except Exception as error:
+            if self.stopping:
+                return 0
+            return self._failed(error)
+        if self._pause_s:
+            log.warning("The %s goes on.", self.name)
+            self._pause_s = 0.0
+        self.ready.set()
+        return pause_s
+
+    def _failed(self, error: Exception) -> float:
+        if not self._pause_s:
+            # Once per outage: a store that is down for an hour must not fill the disk with tracebacks.
+            if isinstance(error, StoreError):
+                log.warning("The %s has to wait: %s", self.name, error)
+            else:
+                log.exception("The %s failed; it tries again.", self.name)
+        self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+        return self._pause_s

@@ -1,0 +1,181 @@
+"""The settler: hands ends of attempts to the store, many at once, and tries until the store has answered.
+
+A settlement goes at once if somebody waits for it (a lane, a flow, or no claim is left and so a slot stands still),
+else with a hundred others or after 5 ms. Lines and progress of a job go before its end, which closes its record. What
+the store does not answer is kept and tried again: the fence says whether it had arrived.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+from windlass.app.middleware import Stack, tell
+from windlass.core.clock import Clock
+from windlass.core.errors import InputError
+from windlass.core.events import Bus, Settled
+from windlass.core.ids import JobId, WorkerId
+from windlass.core.limits import Limits
+from windlass.engines.protocol import BATCH, Delta, Engine, Note, Settlement, Verdict
+from windlass.worker.desk import Desk
+from windlass.worker.service import Service, log
+
+PATIENCE_US = 5_000
+MOST_UNSETTLED = 2 * BATCH
+
+
+class Settler(Service):
+    """Ends of attempts on their way to the store."""
+
+    name = "settler"
+
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Engine,
+        desk: Desk,
+        worker: Callable[[], WorkerId],
+        stack: Stack,
+        bus: Bus,
+        limits: Limits,
+    ) -> None:
+        super().__init__(clock)
+        self._engine = engine
+        self._desk = desk
+        self._worker = worker
+        self._stack = stack
+        self._bus = bus
+        self._limits = limits
+        self._ends: deque[Settlement] = deque()
+        self._notes: deque[Note] = deque()
+        self._urgent = False
+        self._asleep = False
+        self._since_us = 0
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self.on_settled: Callable[[], None] = lambda: None
+        """Called after each batch: the consumer may have room again."""
+
+    def put(self, settlement: Settlement, *, urgent: bool) -> None:
+        """Takes the end of an attempt; returns at once."""
+        self._ends.append(settlement)
+        if urgent:
+            self._urgent = True
+            self.wake()
+        elif self._asleep or len(self._ends) == BATCH:
+            self.wake()
+
+    def write(self, job: JobId, fence: int, kind: str, data: bytes) -> None:
+        """Takes a line or a progress of a running job."""
+        if len(data) > self._limits.note_bytes:
+            data = data[: self._limits.note_bytes - 3] + "…".encode() if kind == "log" else b"{}"
+        self._notes.append(Note(id=job, fence=fence, kind="log" if kind == "log" else "progress", data=data))
+        if self._asleep:
+            self.wake()
+
+    @property
+    def unsettled(self) -> int:
+        """How many ends the store does not have yet."""
+        return len(self._ends)
+
+    def tick(self, now_us: int) -> float | None:
+        # Said before the last look: whoever puts something down after it, wakes us.
+        self._asleep = True
+        if not self._ends and not self._notes:
+            self._since_us = 0
+            return None
+        self._asleep = False
+        if not self._since_us:
+            self._since_us = now_us
+        left_us = self._since_us + PATIENCE_US - now_us
+        if left_us > 0 and not self._urgent and len(self._ends) < BATCH and not self.stopping:
+            return left_us / 1e6
+        self.flush()
+        return 0 if self._ends or self._notes else None
+
+    def flush(self) -> None:
+        """One round: lines first, then up to a hundred ends."""
+        self._urgent, self._since_us = False, 0
+        # Taken before the lines, written after them: a line of these jobs cannot come later than this.
+        ends = [self._ends[place] for place in range(min(BATCH, len(self._ends)))]
+        self._write_notes()
+        if ends:
+            verdicts = self._settle(ends)
+            for _ in ends:
+                self._ends.popleft()
+            for settlement, verdict in zip(ends, verdicts, strict=True):
+                self._settled(settlement, verdict)
+            self.on_settled()
+
+    def _write_notes(self) -> None:
+        notes = [self._notes[place] for place in range(min(BATCH, len(self._notes)))]
+        if notes:
+            # Of progress only the last word counts.
+            last = {note.id: note for note in notes if note.kind == "progress"}
+            self._engine.note([note for note in notes if note.kind == "log" or last[note.id] is note])
+            for _ in notes:
+                self._notes.popleft()
+
+    def _settle(self, ends: Sequence[Settlement]) -> list[Verdict]:
+        if self._stack.before_settle:
+            ends = [self._changed(settlement) for settlement in ends]
+        try:
+            return self._engine.settle(ends)
+        except InputError:
+            if len(ends) == 1:
+                log.exception("The end of job %s cannot be stored.", ends[0].id.hex())
+                return [Verdict.STALE]
+            return [self._settle([settlement])[0] for settlement in ends]
+
+    def _changed(self, settlement: Settlement) -> Settlement:
+        for hook in self._stack.before_settle:
+            try:
+                settlement = hook(settlement)
+            except Exception:
+                log.exception("A middleware failed before a settle; the settlement stays as it was.")
+        return settlement
+
+    def _settled(self, settlement: Settlement, verdict: Verdict) -> None:
+        claim = self._desk.open.get(settlement.id)
+        if claim is not None and claim.fence == settlement.fence:
+            self._desk.let_go(claim.id)
+            if settlement.outcome is not None:
+                name = settlement.outcome.value if verdict is not Verdict.STALE else "stale"
+                self._counts[claim.queue, claim.task, name] += 1
+            if self._bus.wanted(Settled):
+                self._bus.publish(
+                    Settled(
+                        at_us=self._clock.now_us(),
+                        job=claim.id,
+                        task=claim.task,
+                        worker=self._worker(),
+                        fence=claim.fence,
+                        attempt=claim.attempt,
+                        outcome="given_back" if settlement.outcome is None else settlement.outcome.value,
+                        state=settlement.transition.to.value,
+                        answer=verdict.value,
+                        ran_us=settlement.ran_us or 0,
+                    )
+                )
+        if verdict is Verdict.STALE:
+            log.warning("The claim of job %s was not ours any more; what it returned is dropped.", settlement.id.hex())
+        if self._stack.after_settle:
+            tell(self._stack.after_settle, settlement, verdict)
+
+    def take_counts(self) -> tuple[Delta, ...]:
+        """What was counted since the last time, for the history."""
+        counts, self._counts = self._counts, Counter()
+        return tuple(Delta(queue=queue, task=task, name=name, n=n) for (queue, task, name), n in counts.items())
+
+    def count(self, queue: str, task: str, name: str) -> None:
+        """Counts something that happened to a job."""
+        self._counts[queue, task, name] += 1
+
+    def drain(self, deadline_s: float) -> list[Settlement]:
+        """Tries until everything is settled or the time is over; gives what is left."""
+        until_us = self._clock.monotonic_us() + int(deadline_s * 1e6)
+        while (self._ends or self._notes) and self._clock.monotonic_us() < until_us:
+            pause_s = self._step()
+            if pause_s:
+                self._bell.clear()
+                self._bell.wait(min(pause_s, 0.1))
+        return list(self._ends)

@@ -1,0 +1,70 @@
+"""The watchman: looks over what runs, stops what is overdue, and tells of what does not heed it.
+
+past its deadline            the task gets `TimedOut` (async: its asyncio task is cancelled)
+still running a while later  a line in its log, a count, its id on the worker's card; its slot stays taken
+no slot free for 50 ms       claims that wait behind long jobs go back: another worker may have a slot
+"""
+
+from __future__ import annotations
+
+from windlass.app.endings import CancelAsked, TimedOut
+from windlass.core.clock import Clock
+from windlass.core.durations import show
+from windlass.worker.consumer import Consumer
+from windlass.worker.desk import RUN_US, Desk, Run
+from windlass.worker.service import Service, log
+from windlass.worker.settler import Settler
+
+GRACE_US = 5_000_000
+LOOK_S = 0.05
+
+
+class Watchman(Service):
+    """Keeps the time of running tasks."""
+
+    name = "watchman"
+
+    def __init__(
+        self, clock: Clock, desk: Desk, consumer: Consumer, settler: Settler, grace_us: int = GRACE_US
+    ) -> None:
+        super().__init__(clock)
+        self._desk = desk
+        self._consumer = consumer
+        self._settler = settler
+        self._grace_us = grace_us
+        self._asked_us: dict[bytes, int] = {}
+
+    def tick(self, now_us: int) -> float | None:
+        runs = list(self._desk.running.values())
+        for run in runs:
+            deadline_us = run.context.deadline_us
+            if deadline_us is not None and now_us >= deadline_us:
+                run.stop(TimedOut)
+            if run.asked is not None and not run.reported:
+                self._watch(run, now_us)
+        if self._asked_us:
+            living = {run.claim.id for run in runs}
+            self._asked_us = {job: at for job, at in self._asked_us.items() if job in living}
+        self._give_back(runs, now_us)
+        return LOOK_S if self._desk.open else None
+
+    def _watch(self, run: Run, now_us: int) -> None:
+        """A task that was asked to stop has a while to do so; then people are told."""
+        since_us = self._asked_us.setdefault(run.claim.id, now_us)
+        if now_us - since_us < self._grace_us:
+            return
+        run.reported = True
+        asked = "a cancel" if run.asked is CancelAsked else "its timeout"
+        text = f"The task has not heeded {asked} for {show(now_us - since_us)}; it runs on and its slot stays taken."
+        run.context.log(text)
+        self._settler.count(run.claim.queue, run.claim.task, "overrun")
+        log.warning("%s %s: %s", run.claim.task, run.context.id, text)
+
+    def _give_back(self, runs: list[Run], now_us: int) -> None:
+        pool = self._consumer.pool
+        if pool is None or not pool.waiting() or len(runs) < self._desk.slots:
+            return
+        if all(now_us - run.started_us > RUN_US for run in runs):
+            for run in runs:
+                self._desk.timed(now_us - run.started_us)
+            self._consumer.give_back()
