@@ -194,6 +194,18 @@ class Telling:
         hints = harness.engine.listen(Interest(queues=None, worker=worker), Listener.LONGEST_S)
         assert {hint.kind for hint in hints} == {"work"}
 
+    def test_a_job_that_comes_due_soon_is_not_slept_through(self, harness: Harness) -> None:
+        """One idle worker must know when to look again: a retry in 10 ms is not to wait for a sweep."""
+        worker = harness.worker()
+        assert harness.claim(worker) == []
+        listener = Listener(harness.engine, Interest(queues=("q",), worker=worker))
+        harness.send(queue="q", delay_us=100_000)
+        assert listener.heard() == {"work"}
+        assert harness.claim(worker) == []
+        harness.send(queue="q", delay_us=50_000)
+        hints = harness.engine.listen(Interest(queues=("q",), worker=worker), Listener.LONGEST_S)
+        assert {hint.kind for hint in hints} == {"work"}
+
     def test_a_job_set_free_by_a_settle_wakes_an_idle_worker(self, harness: Harness) -> None:
         running = harness.running()
         harness.send(parents=(Edge(running.id),), queue="q")
