@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.sqlite.rig import in_child
+from tests.sqlite.rig import in_child, new_job
 from windlass import connect
-from windlass.core.errors import BadUrl, UnknownScheme
+from windlass.core.errors import BadUrl, TooLarge, UnknownScheme
 from windlass.core.limits import Limits
-from windlass.core.settings import Settings
+from windlass.core.settings import Settings, load
 from windlass.engines.connect import GROUP, sqlite_path
 from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import Engine
@@ -50,6 +51,7 @@ def test_the_path_is_relative_or_absolute_as_written(url: str, path: str) -> Non
         "sqlite:///jobs.db?mode=ro",
         "sqlite:///jobs.db#x",
         "sqlite:///a%00b",
+        "sqlite:///:memory:",
         "memory://name/path",
         "memory://?x=1",
     ],
@@ -152,3 +154,20 @@ def test_another_package_can_offer_an_engine() -> None:
 @pytest.mark.usefixtures("entries")
 def test_another_package_cannot_replace_an_engine_of_ours_and_is_loaded_only_when_asked() -> None:
     assert isinstance(connect("memory://"), MemoryEngine)
+
+
+@pytest.mark.parametrize(("url", "settings"), [(Path("jobs.db"), None), (b"memory://", None), (None, load())])
+def test_what_is_no_url_or_no_settings_is_refused_in_a_sentence(url: Any, settings: Any) -> None:
+    with pytest.raises(BadUrl, match="cannot be a"):
+        connect(url, settings)
+
+
+def test_without_settings_those_of_the_environment_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_URL", "memory://from-the-environment")
+    monkeypatch.setenv("WINDLASS_PAYLOAD_BYTES", "1KiB")
+    engine = connect()
+    assert isinstance(engine, MemoryEngine)
+    engine.open()
+    with pytest.raises(TooLarge):
+        engine.insert([new_job(payload=b"x" * 2_000)])
+    engine.close()

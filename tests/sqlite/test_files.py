@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def test_a_foreign_owner_is_refused_by_number(closed: Path, place: str, monkeypa
     if not there.exists():
         there.touch(mode=0o600)
 
-    def owned_by_another(checked: Path, found: os.stat_result, is_kind: object) -> None:
+    def owned_by_another(checked: Path, found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
         if checked == there:
             values = list(found)
             values[stat.ST_UID] = 4242
@@ -167,10 +168,20 @@ def test_a_link_on_the_way_to_the_file_is_followed_to_one_and_the_same_store(pat
 # ── what cannot be a store ──────────────────────────────────────────────────────────────────────────────
 
 
+def everything_in(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """The names in a folder, with rights and contents: what an opened file must not be changed in."""
+    return {
+        entry.name: (entry.lstat().st_mode, entry.read_bytes() if entry.is_file() else b"")
+        for entry in folder.iterdir()
+    }
+
+
 def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(path: Path) -> None:
     path.write_text("dear diary, this is not a database\n" * 100)
+    path.chmod(0o644)
+    before = everything_in(path.parent)
     assert "not an SQLite database" in refusal(path, NotADatabase).message
-    assert path.read_text().startswith("dear diary")
+    assert everything_in(path.parent) == before
 
 
 def test_another_programs_database_is_refused_and_stays_as_it_is(path: Path) -> None:
@@ -178,9 +189,22 @@ def test_another_programs_database_is_refused_and_stays_as_it_is(path: Path) -> 
         database.execute("CREATE TABLE songs (title)")
         database.execute("INSERT INTO songs VALUES ('Solidarity Forever')")
         database.commit()
-    assert "not one of Windlass" in refusal(path, NotADatabase).message
-    assert tell(path, "SELECT title FROM songs") == [("Solidarity Forever",)]
-    assert tell(path, "SELECT name FROM sqlite_schema") == [("songs",)]
+    path.chmod(0o664)
+    before = everything_in(path.parent)
+    assert f"{path} is an SQLite database, but not one of Windlass" in refusal(path, NotADatabase).message
+    assert everything_in(path.parent) == before
+
+
+def test_what_is_no_plain_file_is_refused_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "fifo")
+    before = everything_in(tmp_path)
+    for name in ("folder", "link", "fifo"):
+        assert refusal(tmp_path / name, UnsafeFile).todo == "Give another path."
+    assert everything_in(tmp_path) == before
+    assert refusal(Path("/dev/null"), UnsafeFile).todo == "Give another path."
+    assert not Path("/dev/null.d").exists()
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -133,9 +133,7 @@ class Handle(Generic[R_co]):
         if here is None or here.store is not self._post:
             return
         if here.is_async:
-            raise WouldBlock(
-                "get() would stop the worker's loop, and every job on it.", "Write `await handle` in an async task."
-            )
+            raise WouldBlock("Waiting by `get` would stop the worker's loop.", "Write `await handle`.")
         if here.alone:
             raise WouldBlock(
                 f"This task waits for the job {self.id} in its worker's only slot, so neither could ever end.",
@@ -168,11 +166,15 @@ class Handle(Generic[R_co]):
             case State.DEAD:
                 failure = job.failure
                 said = f"{failure.type}: {failure.message}" if failure is not None else record.reason or "no error kept"
-                raise JobDead(f"The job {self.id} is dead ({record.reason}). {said}", failure=failure)
+                raise JobDead(
+                    f"The job {self.id} is dead ({record.reason}): {said}",
+                    "See handle.job().failure, correct the cause, then send it again.",
+                    failure=failure,
+                )
             case State.EXPIRED:
                 raise JobExpired(f"The job {self.id} expired before it started.", "Send it again.")
             case _:
-                raise JobCancelled(f"The job {self.id} was cancelled ({record.reason}).")
+                raise JobCancelled(f"The job {self.id} was cancelled ({record.reason}).", "Send it again.")
 
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"

@@ -32,6 +32,8 @@ _ON = ("succeeded", "ended")
 
 def check_jobs(jobs: Sequence[Job], limits: Limits) -> None:
     """Raises for the first job that may not enter; nothing has been stored then."""
+    if not isinstance(jobs, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        raise _wrong("What is inserted", jobs, "Give a list of jobs.")
     for job in jobs:
         if type(job) is not Job or type(job.request) is not Request:
             raise _wrong("A job to insert", job, "Give windlass.core.job.Job(request=Request(…)).")

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from windlass.core.errors import BadUrl, MissingExtra, UnknownScheme
 from windlass.core.names import near_miss
 from windlass.core.redact import redact_url
-from windlass.core.settings import Settings
+from windlass.core.settings import Settings, load
 from windlass.engines.protocol import Engine
 
 GROUP = "windlass.engines"
@@ -25,8 +25,9 @@ Maker = Callable[[str, Settings], Engine]
 
 
 def connect(url: str | None = None, settings: Settings | None = None) -> Engine:
-    """The engine of that URL, or else of the settings' own, not yet opened."""
-    settings = settings or Settings()
+    """The engine of that URL, not yet opened. Without settings, those of environment and files are used."""
+    _check_types(url, settings)
+    settings = load().settings if settings is None else settings
     url = settings.url if url is None else url
     scheme, separator, _ = url.partition("://")
     if not separator or not _SCHEME(scheme):
@@ -37,6 +38,13 @@ def connect(url: str | None = None, settings: Settings | None = None) -> Engine:
     if maker is None:
         raise _unknown(scheme)
     return maker(url, settings)
+
+
+def _check_types(url: object, settings: object) -> None:
+    if url is not None and not isinstance(url, str):
+        raise BadUrl(f"An engine's URL cannot be a {type(url).__name__}.", "Give text such as sqlite:///jobs.db.")
+    if settings is not None and not isinstance(settings, Settings):
+        raise BadUrl(f"An engine's settings cannot be a {type(settings).__name__}.", "Give load(…).settings.")
 
 
 def _offered(scheme: str) -> Maker | None:
@@ -90,6 +98,8 @@ def sqlite_path(url: str) -> Path:
     if parts.query or parts.fragment:
         raise BadUrl(f"{redact_url(url)!a} has a query or fragment; the sqlite engine takes none.", todo)
     path = unquote(parts.path[1:])
+    if path == ":memory:":
+        raise BadUrl("A file called :memory: would be made.", "Did you mean memory://?")
     if not path or path.endswith("/") or "\0" in path:
         raise BadUrl(f"{redact_url(url)!a} names no file.", todo)
     return Path(path)

@@ -22,7 +22,7 @@ ticket, settle by fence, renew by beat, write by version.
 
 Four rooms of facts mean something to an engine: `queue/<name>` and `gate/<name>` hold a `core.gates.Gate`,
 `flow/<id>` starts a flow, `worker/<id>` is an order that renew hands to that worker. Every other key is the
-writer's own.
+writer's own. What a verb refuses before it writes anything is in `checks.py`, the same for every engine.
 """
 
 from __future__ import annotations
@@ -33,14 +33,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from windlass.core.errors import BadValue, TooLarge
-from windlass.core.gates import read_gate
-from windlass.core.ids import JobId, WorkerId, read_id
-from windlass.core.intake import check_jobs
+from windlass.core.ids import JobId, WorkerId
 from windlass.core.job import Failure, Job, Outcome, State
-from windlass.core.lifecycle import SUCCESS, Event, Transition, allowed
-from windlass.core.limits import Limits
-from windlass.core.names import check_name
+from windlass.core.lifecycle import SUCCESS, Transition
 
 BATCH = 100
 """No statement touches more jobs than about this; what does not fit is written as a chore."""
@@ -382,73 +377,6 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     done: bool
     version: int
-
-
-def check_settlements(settlements: Sequence[Settlement], limits: Limits) -> None:
-    """Refuses a settle with a bad follow-up or too large a result before anything is written."""
-    for settlement in settlements:
-        check_jobs(settlement.follow_ups, limits)
-        _check_transition(settlement)
-        if settlement.result is not None:
-            limits.check_result(len(settlement.result))
-
-
-def _check_transition(settlement: Settlement) -> None:
-    to, outcome = settlement.transition.to, settlement.outcome
-    if to not in allowed(State.RUNNING, Event.GIVE_BACK if outcome is None else outcome):
-        raise BadValue(
-            f"A running job cannot become {to} by {outcome or 'being given back'}.",
-            "Let core.lifecycle.decide make the transition.",
-        )
-    if settlement.become is not None and all(job.id != settlement.become for job in settlement.follow_ups):
-        raise BadValue("The heir is not among the follow-ups.", "Let `become` name one of `follow_ups`.")
-
-
-def check_notes(notes: Sequence[Note], limits: Limits) -> None:
-    """Refuses a note that is too large before anything is written."""
-    for entry in notes:
-        limits.check_note(len(entry.data))
-        if entry.kind == "step":
-            check_name("step", entry.key)
-
-
-def too_many_steps() -> TooLarge:
-    """The refusal of one more step than a job may keep."""
-    return TooLarge(f"A job keeps at most {STEPS_KEPT:,} steps.", "Give steps that repeat the same key, or fewer.")
-
-
-def check_amendment(amendment: Amendment) -> None:
-    """Refuses to change more jobs at once than a step may touch."""
-    if len(amendment.ids) > BATCH:
-        raise BadValue(f"{len(amendment.ids)} jobs are too many for one change.", f"Name {BATCH} at a time.")
-
-
-def check_puts(puts: Sequence[Put], limits: Limits) -> None:
-    """Refuses a write that makes no sense before anything is written."""
-    for put in puts:
-        for name in put.key.split("/"):
-            check_name("key", name)
-        if put.value is None:
-            continue
-        limits.check_fact(len(put.value))
-        if is_gate(put.key):
-            read_gate(put.value)
-        flow_of(put.key)
-
-
-def is_gate(key: str) -> bool:
-    """Whether the fact is the rule of a gate."""
-    return key.startswith(("queue/", "gate/"))
-
-
-def flow_of(key: str) -> JobId | None:
-    """The flow that writing this fact starts; the key has one spelling, so that it goes with the flow."""
-    if not key.startswith("flow/"):
-        return None
-    flow = read_id(key.removeprefix("flow/"))
-    if key != f"flow/{flow.hex()}":
-        raise BadValue(f"{key} is not how a flow's fact is written.", f"Write flow/{flow.hex()}.")
-    return flow
 
 
 class Part(StrEnum):

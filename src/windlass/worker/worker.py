@@ -251,10 +251,8 @@ def _checked(app: App, slots: object, pool: object) -> None:
         raise BadValue(f"There is no pool {pool!r}.", f"{hint}Use one of: {', '.join(KINDS)}.")
     wrong = [task.name for task in app.tasks.values() if task.is_async != (pool == "aio")] if pool != "auto" else []
     if wrong:
-        what = "not async; the pool aio runs" if pool == "aio" else f"async; the pool {pool} cannot run"
-        raise WrongPool(
-            f"The task {wrong[0]} is {what} it.".replace("runs it", "runs async tasks only"), "Use pool='auto'."
-        )
+        kind = "is no coroutine function" if pool == "aio" else "is a coroutine function"
+        raise WrongPool(f"The task {wrong[0]} {kind}, which the pool {pool} cannot run.", "Use pool='auto'.")
 
 
 def _kinds(app: App, kind: Kind) -> tuple[bool, bool]:

@@ -17,6 +17,16 @@ from windlass.core.ids import JobId
 from windlass.core.intake import check_jobs
 from windlass.core.job import Job
 from windlass.core.limits import Limits
+from windlass.engines.checks import (
+    check_amendment,
+    check_beat,
+    check_ids,
+    check_notes,
+    check_order,
+    check_puts,
+    check_query,
+    check_settlements,
+)
 from windlass.engines.memory import claim, facts, renew, search, settle, sweep
 from windlass.engines.memory.admission import Admission
 from windlass.engines.memory.listen import Switchboard
@@ -50,10 +60,6 @@ from windlass.engines.protocol import (
     TallyQuery,
     Verdict,
     Written,
-    check_amendment,
-    check_notes,
-    check_puts,
-    check_settlements,
 )
 
 log = logging.getLogger(__name__)
@@ -134,6 +140,7 @@ class MemoryEngine:
             return [admission.insert(job, now_us) for job in jobs]
 
     def claim(self, order: Order, /) -> Claims:
+        check_order(order)
         with self._step() as (admission, now_us):
             return claim.claim(admission, order, now_us)
 
@@ -145,6 +152,7 @@ class MemoryEngine:
             return settle.settle(admission, settlements, now_us)
 
     def renew(self, beat: Beat, /) -> Orders:
+        check_beat(beat)
         with self._step() as (admission, now_us):
             return renew.renew(admission.store, beat, now_us)
 
@@ -162,11 +170,13 @@ class MemoryEngine:
     def fetch(
         self, ids: Sequence[JobId], /, parts: frozenset[Part] = ALL_PARTS, log_after: int = 0
     ) -> list[Job | None]:
+        check_ids(ids)
         with self._step() as (admission, now_us):
             rows = [admission.store.rows.get(job_id) for job_id in ids]
             return [None if row is None else row.job(parts, log_after, now_us) for row in rows]
 
     def search(self, query: Query, /) -> Page:
+        check_query(query)
         with self._step() as (admission, now_us):
             return search.search(admission.store, query, now_us)
 

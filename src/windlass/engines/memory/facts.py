@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from windlass.core.gates import read_gate
+from windlass.engines.checks import flow_of, is_gate
 from windlass.engines.memory.admission import Admission
 from windlass.engines.memory.store import Chore, Flow, Store
-from windlass.engines.protocol import Fact, Put, Written, flow_of, is_gate
+from windlass.engines.protocol import Fact, Put, Written
 
 
 def read(store: Store, key: str, now_us: int) -> Fact | None:

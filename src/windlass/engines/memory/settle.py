@@ -8,9 +8,10 @@ from windlass.core.ids import JobId
 from windlass.core.job import ENDED, Attempt, Outcome, Progress, State
 from windlass.core.lifecycle import heed_cancel
 from windlass.core.rank import rank
+from windlass.engines.checks import too_many_steps
 from windlass.engines.memory.admission import Admission
 from windlass.engines.memory.store import Chore, Row, Store
-from windlass.engines.protocol import ATTEMPTS_KEPT, BATCH, STEPS_KEPT, Note, Settlement, Verdict, too_many_steps
+from windlass.engines.protocol import ATTEMPTS_KEPT, BATCH, STEPS_KEPT, Note, Settlement, Verdict
 
 
 def settle(admission: Admission, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:

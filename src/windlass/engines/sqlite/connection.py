@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from windlass.core.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from windlass.engines.sqlite.files import Paths
+from windlass.engines.sqlite.files import APPLICATION, Paths
 from windlass.engines.sqlite.statements import SCHEMA, migrations
 
 
@@ -89,12 +90,15 @@ def connect(paths: Paths) -> Database:
 def prepare(connection: Database, paths: Paths) -> None:
     """WAL mode and the newest schema. Only under the gate."""
     with translated(paths):
+        # First of all: a file that bears it is known to be ours, whatever happens next.
+        if not os.path.getsize(paths.database):
+            connection.execute(f"PRAGMA application_id={APPLICATION}")
         if connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
             raise StoreUnavailable(
                 f"{paths.database} cannot be put into WAL mode.",
                 "Keep the store on a local disk of this host.",
             )
-        version = schema_of(connection)
+        version = schema_of(connection, paths)
         if not paths.wal.exists():
             # A disk that fails during the change leaves the file as it was, and SQLite says "wal" all the same.
             raise StoreUnavailable(
@@ -120,12 +124,12 @@ def _migrate(connection: Database, script: str, target: int) -> None:
         raise
 
 
-def schema_of(connection: Database) -> int:
+def schema_of(connection: Database, paths: Paths) -> int:
     """The schema version of the file: 0 for an empty one."""
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name='meta'").fetchone() is None:
         if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
             raise NotADatabase(
-                "The file is an SQLite database, but not one of Windlass.", "Give the path of a new file."
+                f"{paths.database} is an SQLite database, but not one of Windlass.", "Give the path of a new file."
             )
         return 0
     version: int = connection.execute("SELECT schema FROM meta").get

@@ -23,6 +23,16 @@ from windlass.core.ids import JobId, WorkerId
 from windlass.core.intake import check_jobs
 from windlass.core.job import Attempt, Job, LogLine, Progress, State
 from windlass.core.limits import MIB, Limits
+from windlass.engines.checks import (
+    check_amendment,
+    check_beat,
+    check_ids,
+    check_notes,
+    check_order,
+    check_puts,
+    check_query,
+    check_settlements,
+)
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
@@ -53,10 +63,6 @@ from windlass.engines.protocol import (
     TallyQuery,
     Verdict,
     Written,
-    check_amendment,
-    check_notes,
-    check_puts,
-    check_settlements,
 )
 from windlass.engines.sqlite import claim, connection, facts, insert, renew, search, settle, sweep
 from windlass.engines.sqlite.commit import Committer, Insert
@@ -311,6 +317,7 @@ class SqliteEngine:
         self._looked_at_disk_s = now_s
 
     def claim(self, order: Order, /) -> Claims:
+        check_order(order)
         leased = self.capabilities.death == "lease"
 
         def work(tx: Tx) -> tuple[Claims, int]:
@@ -334,6 +341,7 @@ class SqliteEngine:
         return verdicts
 
     def renew(self, beat: Beat, /) -> Orders:
+        check_beat(beat)
         worker, hands = beat.card.worker, self._held()
         by_lock = self.capabilities.death == "lock"
         if by_lock:
@@ -373,6 +381,7 @@ class SqliteEngine:
     def fetch(
         self, ids: Sequence[JobId], /, parts: frozenset[Part] = ALL_PARTS, log_after: int = 0
     ) -> list[Job | None]:
+        check_ids(ids)
         now_us = self._clock.now_us()
 
         def look(db: Database) -> list[Job | None]:
@@ -381,6 +390,7 @@ class SqliteEngine:
         return self._read(look)
 
     def search(self, query: Query, /) -> Page:
+        check_query(query)
         return self._read(lambda db: search.search(db, query, self._clock.now_us()))
 
     def amend(self, amendment: Amendment, /) -> Amended:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.core.limits import Limits
-from windlass.engines.protocol import BATCH, Fact, Put, Written, flow_of, is_gate
+from windlass.engines.checks import flow_of, is_gate
+from windlass.engines.protocol import BATCH, Fact, Put, Written
 from windlass.engines.sqlite.admission import Admission
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.statements import sql

@@ -18,6 +18,7 @@ import fcntl
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from windlass.core.errors import (
@@ -30,6 +31,9 @@ from windlass.core.errors import (
 )
 
 MAGIC = b"SQLite format 3\0"
+HEADER = 100
+APPLICATION, APPLICATION_AT = 0x57494E44, 68
+"""SQLite's application id of our files ("WIND"), and its place in their header: written before anything else."""
 NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
 
 
@@ -64,17 +68,35 @@ class Paths:
         parent = self.database.parent
         if not parent.is_dir():
             raise NotWritable(f"The folder {parent} does not exist.", "Make it, or give another path in the URL.")
+        self._look_at_the_database()
         for folder in (self.folder, self.owners, self.wake):
             make_folder(folder)
         os.close(open_safely(self.database))
         for path in (self.wal, self.shm):
             if path.is_symlink() or path.exists():
                 os.close(open_safely(path))
-        with self.database.open("rb") as file:
-            head = file.read(len(MAGIC))
-        if head and head != MAGIC:
+
+    def _look_at_the_database(self) -> None:
+        """Refuses a file that is not ours before anything is done to it or beside it."""
+        try:
+            found = os.lstat(self.database)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise refused(self.database, error) from None
+        refuse_stranger(self.database, found, stat.S_ISREG)
+        try:
+            with self.database.open("rb") as file:
+                head = file.read(HEADER)
+        except OSError as error:
+            raise refused(self.database, error) from None
+        if head and not head.startswith(MAGIC):
             raise NotADatabase(
                 f"{self.database} is not an SQLite database.", "Give the path of a new or a Windlass file."
+            )
+        if head and head[APPLICATION_AT : APPLICATION_AT + 4] != APPLICATION.to_bytes(4, "big"):
+            raise NotADatabase(
+                f"{self.database} is an SQLite database, but not one of Windlass.", "Give the path of a new file."
             )
 
     def free_bytes(self) -> int:
@@ -109,19 +131,22 @@ def open_safely(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
     return descriptor
 
 
-def check_owner(path: Path, found: os.stat_result, is_kind: object) -> None:
-    """Refuses a link, another kind of file, another owner, and rights for others."""
-    if not callable(is_kind) or not is_kind(found.st_mode):
-        raise UnsafeFile(
-            f"{path} is not what it should be: a link or another kind of file.", "Remove it, then try again."
-        )
+def check_owner(path: Path, found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    """Refuses a link, another kind of file and another owner, and takes away rights of others."""
+    refuse_stranger(path, found, is_kind)
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        os.chmod(path, stat.S_IMODE(found.st_mode) & 0o700)
+
+
+def refuse_stranger(path: Path, found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    """Refuses a link, another kind of file and another owner; changes nothing."""
+    if not is_kind(found.st_mode):
+        raise UnsafeFile(f"{path} is a link or another kind of file than it should be.", "Give another path.")
     if found.st_uid != os.geteuid():
         raise UnsafeFile(
             f"{path} belongs to user {found.st_uid}; this process runs as {os.geteuid()}.",
             "Run as its owner, or give a file of your own.",
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        os.chmod(path, stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def refused(path: Path, error: OSError) -> StoreError:
@@ -130,6 +155,8 @@ def refused(path: Path, error: OSError) -> StoreError:
         return UnsafeFile(f"{path} is a link.", "Give the path of the file itself.")
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return NotWritable(f"{path} cannot be written by this user.", "Change its rights, or give another path.")
+    if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}:
+        return NotWritable(f"{path} cannot be made: {error.strerror}.", "Make its folder, or give another path.")
     if error.errno in {errno.EISDIR, errno.ENXIO}:
         return UnsafeFile(f"{path} is not a plain file.", "Give the path of a file.")
     return StoreUnavailable(f"{path} cannot be opened: {error.strerror}.", "Look at the disk, then try again.")

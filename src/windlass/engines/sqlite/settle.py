@@ -15,7 +15,8 @@ from windlass.core.job import Attempt, Outcome, State
 from windlass.core.lifecycle import heed_cancel
 from windlass.core.limits import Limits
 from windlass.core.rank import rank
-from windlass.engines.protocol import BATCH, LINE_COST, STEPS_KEPT, Note, Settlement, Verdict, too_many_steps
+from windlass.engines.checks import too_many_steps
+from windlass.engines.protocol import BATCH, LINE_COST, STEPS_KEPT, Note, Settlement, Verdict
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import RUNNING, Admission
 from windlass.engines.sqlite.insert import check_parents

@@ -10,7 +10,8 @@ from windlass.core.job import Outcome, State
 from windlass.core.lifecycle import Standing, decide
 from windlass.core.limits import Limits
 from windlass.core.rank import next_fence
-from windlass.engines.protocol import Settlement, Sweep, Swept, is_gate
+from windlass.engines.checks import is_gate
+from windlass.engines.protocol import Settlement, Sweep, Swept
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import Admission
 from windlass.engines.sqlite.renew import forget, leave

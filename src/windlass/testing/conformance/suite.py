@@ -10,6 +10,7 @@ from windlass.testing.conformance.inserting import Inserting
 from windlass.testing.conformance.keys import Keys
 from windlass.testing.conformance.lanes import Lanes
 from windlass.testing.conformance.noting import Noting
+from windlass.testing.conformance.refusing import Refusing
 from windlass.testing.conformance.renewing import Renewing
 from windlass.testing.conformance.searching import Searching
 from windlass.testing.conformance.settling import Settling
@@ -31,5 +32,6 @@ class EngineConformance(
     Cancelling,
     Searching,
     Telling,
+    Refusing,
 ):
     """Everything an engine must do, by topic."""
