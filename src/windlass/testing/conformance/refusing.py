@@ -33,9 +33,9 @@ WRONG: dict[str, Callable[[Harness], object]] = {
     "a note as text": lambda h: _note(h, kind="log", data="text"),
     "one id instead of a list": lambda h: h.engine.fetch(new_id()),  # pyright: ignore[reportArgumentType]
     "an id as text": lambda h: h.engine.fetch([new_id().hex()]),  # pyright: ignore[reportArgumentType]
-    "a search for an unknown state": lambda h: _search(h, state="runing"),
+    "a search for an unknown state": lambda h: _search(h, state="on the way"),
     "a page of nothing": lambda h: _search(h, limit=0),
-    "an unknown change": lambda h: _amend(h, change="cancle"),
+    "an unknown change": lambda h: _amend(h, change="cancel all"),
     "a change of nothing": lambda h: _amend(h, change=None),
     "a change of one id instead of a list": lambda h: _amend(h, change=Change.CANCEL, ids=new_id()),
     "a fact as text": lambda h: _write(h, value="text"),
