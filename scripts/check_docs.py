@@ -7,6 +7,10 @@ temporary folder. A traceback shows the line number in the Markdown file. A bloc
 `python output` shows code that is not meant to run and is skipped; blocks of other languages (text,
 console, sql, mermaid, ...) are not run. A block must name its language, and Python is spelled `python`:
 a misspelt tag would silently take a block out of the check.
+
+A `python` block whose first line is a file's name (`# tasks.py`) is that file: it is put into the folder before the
+program starts, so that other blocks can import it. A second block of that name goes on with it. What such pages tell
+the reader to type is run by tests/docs/test_walks.py, in processes of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`]*?)[ \t]*$")
+FILE = re.compile(r"# (?P<name>\w+\.py)")
 SPELLED_OTHERWISE = {"py", "py3", "python3", "pycon", "ipython", "Python"}
 TIMEOUT_S = 120
 
@@ -74,25 +79,47 @@ def is_run(block: Block) -> bool:
     return words == ["python"]
 
 
+def file_name(block: Block) -> str | None:
+    """The name of the file that a block is; None for a part of the page's program."""
+    named = FILE.fullmatch(block.body[0]) if block.body else None
+    return None if named is None else named["name"]
+
+
+def files(chosen: list[Block]) -> dict[str, str]:
+    """The files of a page by name; refuse one that is no Python."""
+    found: dict[str, str] = {}
+    for block in chosen:
+        if (name := file_name(block)) is not None:
+            found[name] = found.get(name, "") + "\n".join(block.body) + "\n"
+    for name, source in found.items():
+        try:
+            compile(source, name, "exec")
+        except SyntaxError as error:
+            raise BadMarkdown(f"{name}: {error}") from None
+    return found
+
+
 def program(text: str, chosen: list[Block]) -> str:
     """Write the chosen blocks as one module in which each line has the number it has in the Markdown."""
     lines = [""] * len(text.splitlines())
-    for block in chosen:
+    for block in (block for block in chosen if file_name(block) is None):
         lines[block.line - 1 : block.line - 1 + len(block.body)] = block.body
     return "\n".join(lines) + "\n"
 
 
-def run(source: str, name: str) -> str:
-    """Run a program in an empty folder; return what it printed if it failed, else an empty string."""
+def run(source: str, name: str, beside: dict[str, str]) -> str:
+    """Run a program beside its files alone; return what it printed if it failed, else an empty string."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("WINDLASS_")}
     with tempfile.TemporaryDirectory(prefix="windlass-docs-") as code, tempfile.TemporaryDirectory() as work:
         script = Path(code) / (re.sub(r"\W", "_", name) + ".py")
         script.write_text(source, encoding="utf-8")
+        for file, text in beside.items():
+            (Path(work) / file).write_text(text, encoding="utf-8")
         try:
             done = subprocess.run(
                 [sys.executable, str(script)],
                 cwd=work,
-                env=environment,
+                env={**environment, "PYTHONPATH": work},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -115,13 +142,14 @@ def main(paths: list[Path]) -> int:
             text = path.read_text(encoding="utf-8")
             found = blocks(text)
             chosen = [block for block in found if is_run(block)]
+            beside = files(chosen)
         except (OSError, BadMarkdown) as error:
             print(f"{name}: {error}")
             failures += 1
             continue
         total += len(found)
         ran += len(chosen)
-        problem = run(program(text, chosen), name) if chosen else ""
+        problem = run(program(text, chosen), name, beside) if chosen else ""
         if problem:
             print(f"{name}: {problem}")
             failures += 1
