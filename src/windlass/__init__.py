@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from windlass.app.middleware import Middleware
     from windlass.app.resources import injected
     from windlass.app.task import AsyncTask, Task
-    from windlass.core.errors import WindlassError
+    from windlass.core.errors import JobCancelled, JobDead, JobExpired, NotFinished, WindlassError
     from windlass.core.ids import new_id, read_id, show_id
     from windlass.core.job import Edge, Failure, Job, Outcome, Record, Request, State, Unique
     from windlass.core.limits import Limits
@@ -38,7 +38,7 @@ _HOMES = {
     "app.middleware": ("Middleware",),
     "app.resources": ("injected",),
     "app.task": ("AsyncTask", "Task"),
-    "core.errors": ("WindlassError",),
+    "core.errors": ("JobCancelled", "JobDead", "JobExpired", "NotFinished", "WindlassError"),
     "core.ids": ("new_id", "read_id", "show_id"),
     "core.job": ("Edge", "Failure", "Job", "Outcome", "Record", "Request", "State", "Unique"),
     "core.limits": ("Limits",),
@@ -60,9 +60,13 @@ __all__ = [
     "Handle",
     "Handles",
     "Job",
+    "JobCancelled",
     "JobContext",
+    "JobDead",
+    "JobExpired",
     "Limits",
     "Middleware",
+    "NotFinished",
     "Outcome",
     "Record",
     "Request",

@@ -167,8 +167,8 @@ class Handle(Generic[R_co]):
                 failure = job.failure
                 said = f"{failure.type}: {failure.message}" if failure is not None else record.reason or "no error kept"
                 raise JobDead(
-                    f"The job {self.id} is dead ({record.reason}): {said}",
-                    "See handle.job().failure, correct the cause, then send it again.",
+                    f"The job {self.id} is dead ({record.reason}): {said.rstrip('.')}.",
+                    "Its traceback is in error.failure.",
                     failure=failure,
                 )
             case State.EXPIRED:

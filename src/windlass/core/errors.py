@@ -50,7 +50,7 @@ scripts, REST bodies and exit statuses rely on; the words may change.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class WindlassError(Exception):
@@ -270,9 +270,10 @@ class JobDead(JobError):
 
     code = "WL503"
 
-    def __init__(self, message: str, todo: str = "", failure: object = None) -> None:
+    def __init__(self, message: str, todo: str = "", failure: Any = None) -> None:
         super().__init__(message, todo)
         self.failure = failure
+        """The `windlass.Failure` that is kept: type, message, traceback, fingerprint."""
 
 
 class JobCancelled(JobError):
