@@ -382,3 +382,14 @@ def test_unknown_fields_of_the_envelope_body_are_left_for_later_versions() -> No
     def task(a: int) -> None: ...
 
     assert Signature.of(task).decode(seal(b'{"a":[1],"later":{"x":1}}')) == ((1,), {})
+
+
+def test_behind_a_parameter_that_nobody_passes_the_others_are_passed_by_name() -> None:
+    def function(a: int, left_out: object, b: int = 2, *rest: int, c: int = 3, **more: int) -> None: ...
+
+    signature = Signature(function, {"left_out"})
+    signature.check((1,), {"b": 2, "c": 3, "d": 4})
+    with pytest.raises(WrongType, match="takes at most 1 arguments by position, 2 were given"):
+        signature.check((1, 2), {})
+    last = Signature(function, {"c"})
+    last.check((1, "left_out", 2, 5, 6), {})

@@ -33,6 +33,15 @@ def new_id() -> bytes:
     return value.to_bytes(16, "big")
 
 
+def _after_fork() -> None:
+    """In a forked child: a thread that did not come along may have held the lock."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def child_id(parent: bytes, index: int) -> bytes:
     """The id of the parent's follow-up number `index`: the same every time it is asked for (UUIDv8)."""
     digest = hashlib.blake2b(parent + index.to_bytes(8, "big"), digest_size=10).digest()

@@ -59,7 +59,7 @@ class Signature:
     def __init__(self, function: Callable[..., Any], without: Collection[str] = ()) -> None:
         self.name: str = getattr(function, "__qualname__", None) or type(function).__qualname__
         # Those that the sender does not pass are no part of the stored arguments.
-        found = [each for each in _parameters(function, self.name) if each.name not in without]
+        found = _passed(_parameters(function, self.name), without)
         hints = _Hints(function, self.name)
         readers = {each.name: reader(hints.of(each), f"`{each.name}` of {self.name}") for each in found}
         required = [each for each in found if each.default is _EMPTY]
@@ -169,6 +169,20 @@ class Signature:
     def _refuse(self, what: str, hint: str = "") -> WrongType:
         todo = "Call it as it is defined; after changing a task's parameters, keep old ones until old jobs ran."
         return WrongType(f"{self.name} {what}.", f"{hint} {todo}".strip())
+
+
+def _passed(parameters: Iterable[inspect.Parameter], without: Collection[str]) -> list[inspect.Parameter]:
+    """The parameters that a sender passes; behind a left-out one by name only, for their places are the function's."""
+    found: list[inspect.Parameter] = []
+    shifted = False
+    for each in parameters:
+        if each.name in without:
+            shifted = shifted or each.kind in _POSITIONAL
+        elif not shifted or each.kind in {each.KEYWORD_ONLY, each.VAR_KEYWORD}:
+            found.append(each)
+        elif each.kind is each.POSITIONAL_OR_KEYWORD:
+            found.append(each.replace(kind=each.KEYWORD_ONLY))
+    return found
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
