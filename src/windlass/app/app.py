@@ -8,6 +8,7 @@ An app may be used by any number of threads, and by children that are forked fro
 
 from __future__ import annotations
 
+import atexit
 import fnmatch
 import logging
 import os
@@ -50,6 +51,8 @@ DEFAULT_QUEUE = "default"
 ANY = TaskOptions()
 
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
+_inherited: list[Opened] = []
+"""Resources of the parent in a forked child: neither used nor closed, for closing would act for the parent."""
 _clock = SystemClock()
 
 
@@ -81,7 +84,7 @@ class App:
         self._waiter: Waiter | None = None
         self._batchers: weakref.WeakKeyDictionary[Any, Batcher] = weakref.WeakKeyDictionary()
         self._opened: Opened | None = None
-        self._end: Callable[[], None] | None = None
+        self._end: weakref.finalize[..., Any] | None = None
         _apps.add(self)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────
@@ -193,7 +196,7 @@ class App:
 
     def result(self, job_id: str | JobId) -> Handle[Any]:
         """A handle of any job."""
-        return Handle(self, job_id if isinstance(job_id, bytes) else read_id(job_id))
+        return Handle(self, read_id(job_id.hex() if isinstance(job_id, bytes) else str(job_id)))
 
     def insert(self, jobs: Sequence[Job]) -> list[Receipt]:
         """Hands jobs to the store, through the middleware."""
@@ -227,7 +230,8 @@ class App:
         loop = asyncio.get_running_loop()
         batcher = self._batchers.get(loop)
         if batcher is None:
-            batcher = self._batchers[loop] = Batcher(self.insert, loop)
+            with self._own:
+                batcher = self._batchers[loop] = Batcher(self.insert)
         return batcher.send(jobs)
 
     # ── the store ───────────────────────────────────────────────────────────────────────────────────────
@@ -246,9 +250,8 @@ class App:
                 if self._engine is None:
                     engine = connect(self.settings.url, self.settings)
                     engine.open()
-                    # At the end of the process too: the store is told that the end was a clean one.
-                    self._end = weakref.finalize(self, _close, engine, os.getpid())
                     self._engine = engine
+                    self._end = self._finalizer(engine)
                 engine = self._engine
         return engine
 
@@ -266,18 +269,24 @@ class App:
         """Closes the store; the next send opens it again. Not needed at the end of a process."""
         with self._own:
             waiter, self._waiter = self._waiter, None
+            batchers = list(self._batchers.values())
+            self._batchers.clear()
+        # These ask for the store until their last moment: gone before them, it would be opened anew.
+        if waiter is not None:
+            waiter.close()
+        for batcher in batchers:
+            batcher.close()
+        with self._own:
             opened, self._opened = self._opened, None
             engine, self._engine = self._engine, None
             end, self._end = self._end, None
-        if waiter is not None:
-            waiter.close()
-        for batcher in list(self._batchers.values()):
-            batcher.close()
-        self._batchers.clear()
-        if opened is not None:
-            opened.close()
-        if engine is not None and end is not None:
-            end()
+        try:
+            if opened is not None:
+                opened.close()
+        finally:
+            if engine is not None and end is not None:
+                end.detach()
+                _close(engine, os.getpid())
 
     def __enter__(self) -> App:
         return self
@@ -290,8 +299,23 @@ class App:
         self._own = threading.RLock()
         self._waiter = None
         self._batchers = weakref.WeakKeyDictionary()
+        if self._opened is not None:
+            _inherited.append(self._opened)
+            self._opened = None
         if self._engine is not None:
-            self._end = weakref.finalize(self, _close, self._engine, os.getpid())
+            self._end = self._finalizer(self._engine)
+
+    def _finalizer(self, engine: Engine) -> weakref.finalize[..., Any]:
+        """Closes the store of an app that is dropped without being closed."""
+        end: weakref.finalize[..., Any] = weakref.finalize(self, _close, engine, os.getpid())
+        end.atexit = False  # there `at_exit` does it, in its order
+        return end
+
+    def at_exit(self) -> None:
+        """At the end of the process: closes it, but whoever waits in a thread of the background is left in peace."""
+        if self._waiter is not None:
+            self._waiter.stop()
+        self.close()
 
     def __repr__(self) -> str:
         return f"<App {len(self.tasks)} tasks, {self.settings!r}>"
@@ -313,7 +337,7 @@ def task_name(function: Callable[..., Any]) -> str:
     module = function.__module__
     if module == "__main__":
         main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        spec, file = getattr(main, "__spec__", None), _main_file()
         module = spec.name if spec is not None else Path(file).stem if file is not None else "main"
         module = module.removesuffix(".__main__")
     return f"{module}.{function.__qualname__}".replace(".<locals>", "").replace("<lambda>", "lambda")
@@ -326,7 +350,13 @@ def _where(function: Callable[..., Any]) -> str:
 
 def _is_interactive(function: Callable[..., Any]) -> bool:
     """In a notebook or a shell, defining a function again is how one corrects it."""
-    return function.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+    return function.__module__ == "__main__" and _main_file() is None
+
+
+def _main_file() -> str | None:
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    # A program that is read from a pipe calls itself <stdin>.
+    return None if file is None or file.startswith("<") else file
 
 
 def _settings(url: str | None, settings: Settings | None, more: Mapping[str, Any]) -> Settings:
@@ -354,4 +384,14 @@ def _after_fork() -> None:
         app.after_fork()
 
 
+def _at_exit() -> None:
+    """The store is told that the end was a clean one, and keeps no files of those who slept."""
+    for app in list(_apps):
+        try:
+            app.at_exit()
+        except Exception:
+            log.exception("%r was not closed cleanly.", app)
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

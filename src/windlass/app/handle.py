@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from windlass.app.context import current
@@ -23,9 +24,9 @@ from windlass.core.limits import Limits
 from windlass.engines.protocol import ALL_PARTS, Amendment, Change, Engine, Part
 
 if TYPE_CHECKING:
-    from queue import SimpleQueue
+    from windlass.app.waiter import Ended, Waiter
 
-    from windlass.app.waiter import Waiter
+    Watched = tuple["Handle[R]", Ended]
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -104,7 +105,6 @@ class Handle(Generic[R_co]):
         """
         job = self._fetch(RESULT)
         if not _has_ended(job):
-            self._refuse_to_block()
             job = self._wait(timeout)
         return self._value(job)
 
@@ -115,25 +115,41 @@ class Handle(Generic[R_co]):
         except NotFinished:
             return False
 
+    def _watch(self) -> tuple[Waiter, Ended]:
+        """A future of the end, and who is to be told that nobody waits for it any more."""
+        waiter = self._post.waiter
+        (future,) = waiter.watch([self.job_id])
+        return waiter, future
+
     def _wait(self, timeout: float | None) -> Job:
-        (future,) = self._post.waiter.watch([self.job_id])
+        self._refuse_to_block()
+        waiter, future = self._watch()
         try:
             job = future.result(timeout)
         except TimeoutError:
-            self._post.waiter.forget(self.job_id, future)
             raise NotFinished(
                 f"The job {self.id} has not ended after {timeout:g} s.", "Wait longer, or see its state; it goes on."
             ) from None
+        finally:
+            waiter.forget(self.job_id, future)
         if job is None:
             raise self._unknown()
         return job
+
+    def _refuse_to_block_unless_ended(self) -> None:
+        """Raises where waiting for this job, which has not ended, would keep it from ever ending."""
+        if not _has_ended(self._fetch(frozenset())):
+            self._refuse_to_block()
 
     def _refuse_to_block(self) -> None:
         here = current.get()
         if here is None or here.store is not self._post:
             return
         if here.is_async:
-            raise WouldBlock("Waiting by `get` would stop the worker's loop.", "Write `await handle`.")
+            raise WouldBlock(
+                "Waiting here would stop the worker's loop, and every job on it.",
+                "Write `await handle` or `async for` in an async task.",
+            )
         if here.alone:
             raise WouldBlock(
                 f"This task waits for the job {self.id} in its worker's only slot, so neither could ever end.",
@@ -146,8 +162,11 @@ class Handle(Generic[R_co]):
     async def _result(self) -> R_co:
         import asyncio
 
-        (future,) = self._post.waiter.watch([self.job_id])
-        job = await asyncio.wrap_future(future)
+        waiter, future = self._watch()
+        try:
+            job = await asyncio.wrap_future(future)
+        finally:
+            waiter.forget(self.job_id, future)
         if job is None:
             raise self._unknown()
         return self._value(job)
@@ -174,7 +193,9 @@ class Handle(Generic[R_co]):
             case State.EXPIRED:
                 raise JobExpired(f"The job {self.id} expired before it started.", "Send it again.")
             case _:
-                raise JobCancelled(f"The job {self.id} was cancelled ({record.reason}).", "Send it again.")
+                raise JobCancelled(
+                    f"The job {self.id} was cancelled ({record.reason}).", "Send it again if it is still wanted."
+                )
 
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"
@@ -254,49 +275,61 @@ class Completed(Generic[R_co]):
     def __iter__(self) -> Iterator[Handle[R_co]]:
         from queue import Empty, SimpleQueue
 
-        ended: SimpleQueue[Handle[R_co]] = SimpleQueue()
+        if current.get() is not None:
+            for handle in self._handles:
+                handle._refuse_to_block_unless_ended()  # pyright: ignore[reportPrivateUsage]
+        ended: SimpleQueue[Watched[R_co]] = SimpleQueue()
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        futures = [(handle, _watch(handle)) for handle in self._handles]
-        for handle, future in futures:
-            future.add_done_callback(_puts(ended, handle))
-        try:
+        with _watching(self._handles, ended.put):
             for left in range(len(self._handles), 0, -1):
+                wait_s = None if deadline is None else max(0.0, deadline - time.monotonic())
                 try:
-                    yield ended.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                    handle, future = ended.get(timeout=wait_s)
                 except Empty:
-                    raise NotFinished(
-                        f"{left} of {len(self._handles)} jobs have not ended after {self._timeout:g} s.",
-                        "Wait longer; they go on.",
-                    ) from None
-        finally:
-            for handle, future in futures:
-                if not future.done():
-                    _forget(handle, future)
+                    raise self._unfinished(left) from None
+                future.result()
+                yield handle
 
     async def __aiter__(self) -> AsyncIterator[Handle[R_co]]:
         import asyncio
 
-        async def ended(handle: Handle[R_co]) -> Handle[R_co]:
-            await asyncio.wrap_future(_watch(handle))
-            return handle
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Queue[Watched[R_co]] = asyncio.Queue()
+        deadline = None if self._timeout is None else loop.time() + self._timeout
 
-        try:
-            for done in asyncio.as_completed([ended(handle) for handle in self._handles], timeout=self._timeout):
-                yield await done
-        except TimeoutError:
-            raise NotFinished(
-                f"Some of {len(self._handles)} jobs have not ended after {self._timeout:g} s.", "They go on."
-            ) from None
+        def put(watched: Watched[R_co]) -> None:
+            loop.call_soon_threadsafe(ended.put_nowait, watched)
+
+        with _watching(self._handles, put):
+            for left in range(len(self._handles), 0, -1):
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        handle, future = await ended.get()
+                except TimeoutError:
+                    raise self._unfinished(left) from None
+                future.result()
+                yield handle
+
+    def _unfinished(self, left: int) -> NotFinished:
+        return NotFinished(
+            f"{left} of {len(self._handles)} jobs have not ended after {self._timeout:g} s.", "Wait longer; they go on."
+        )
 
 
-def _puts(ended: SimpleQueue[Handle[R]], handle: Handle[R]) -> Callable[[object], None]:
-    return lambda _: ended.put(handle)
+@contextmanager
+def _watching(handles: Sequence[Handle[R]], put: Callable[[Watched[R]], None]) -> Generator[None]:
+    """Puts each handle when its job has ended, or when the store can no longer tell; nobody waits for it afterwards."""
+    watched: list[tuple[Waiter, Watched[R]]] = []
 
+    def puts(one: Watched[R]) -> Callable[[object], None]:
+        return lambda _: put(one)
 
-def _watch(handle: Handle[Any]) -> Any:
-    (future,) = handle._post.waiter.watch([handle.job_id])  # pyright: ignore[reportPrivateUsage]
-    return future
-
-
-def _forget(handle: Handle[Any], future: Any) -> None:
-    handle._post.waiter.forget(handle.job_id, future)  # pyright: ignore[reportPrivateUsage]
+    try:
+        for handle in handles:
+            waiter, future = handle._watch()  # pyright: ignore[reportPrivateUsage]
+            watched.append((waiter, (handle, future)))
+            future.add_done_callback(puts((handle, future)))
+        yield
+    finally:
+        for waiter, (handle, future) in watched:
+            waiter.forget(handle.job_id, future)

@@ -10,7 +10,7 @@ rings it; should the ring be lost (it may), the thread looks by itself a second 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -76,18 +76,20 @@ class Waiter:
 
     def close(self) -> None:
         """Sends everybody away who still waits."""
+        _refuse(self.stop(), StoreClosed("The app was closed.", "Keep it open while you wait for results."))
+
+    def stop(self) -> Mapping[JobId, list[Ended]]:
+        """Ends the thread; gives those who still wait, for nobody will answer them."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, {}
             asleep, thread = self._asleep, self._thread
             self._lock.notify()
-        for futures in waiting.values():
-            for future in futures:
-                future.set_exception(StoreClosed("The app was closed.", "Keep it open while you wait for results."))
         if asleep:
             self._ring()
         if thread is not None and thread is not threading.current_thread():
             thread.join(LOOK_S * 2)
+        return waiting
 
     # ── the thread ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -130,7 +132,11 @@ class Waiter:
         """The store cannot be reached: whoever waits is told, rather than left waiting for an outage to end."""
         with self._lock:
             waiting, self._waiting, self._new, self._asleep = self._waiting, {}, [], False
-        for futures in waiting.values():
-            for future in futures:
-                if future.set_running_or_notify_cancel():
-                    future.set_exception(error)
+        _refuse(waiting, error)
+
+
+def _refuse(waiting: Mapping[JobId, list[Ended]], error: Exception) -> None:
+    for futures in waiting.values():
+        for future in futures:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)

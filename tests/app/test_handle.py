@@ -1,0 +1,418 @@
+"""Handles: one job, or many, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.app.conftest import Store
+from windlass import App, Handle, Handles, Middleware, State, Worker, as_completed, gather
+from windlass.app import waiter as waiter_module
+from windlass.app.context import JobContext, current
+from windlass.core.errors import (
+    BadValue,
+    JobCancelled,
+    JobDead,
+    JobExpired,
+    JobNotFound,
+    NotFinished,
+    ResultGone,
+    StoreClosed,
+    StoreUnavailable,
+    WouldBlock,
+    WrongType,
+)
+from windlass.core.ids import new_id, show_id
+from windlass.testing.clock import FakeClock, travel
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def asleep(store: Store) -> None:
+    """Returns when the waiter sleeps in the store."""
+    assert store.engine.asleep.wait(10)
+    store.engine.asleep.clear()
+
+
+def in_a_thread(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Starts the call; calling what is given waits for its answer or its error."""
+    answer: list[Any] = []
+
+    def run() -> None:
+        try:
+            answer.append(call())
+        except Exception as error:
+            answer.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def wait() -> Any:
+        thread.join(10)
+        assert not thread.is_alive()
+        return answer[0]
+
+    return wait
+
+
+# ── one ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_handle_can_be_made_anew_from_its_id(app: App) -> None:
+    task = app.task(name="double")(double)
+    handle = task.delay(4)
+    same = [app.result(form) for form in (handle.id, handle.job_id, handle.id.replace("-", ""), handle.id.upper())]
+    assert {each.job_id for each in same} == {handle.job_id}
+    assert repr(handle) == f"<Handle {handle.id}>"
+    with Worker(app, slots=1):
+        assert [each.get(timeout=10) for each in (handle, *same)] == [8] * 5
+
+
+@pytest.mark.parametrize("bad", ["", "42", "not an id", b"short", None, 7])
+def test_what_is_no_id_is_refused(app: App, bad: Any) -> None:
+    with pytest.raises(BadValue, match="is not a job id"):
+        app.result(bad)
+
+
+def test_every_question_to_a_job_that_never_was_says_so(app: App) -> None:
+    handle = app.result(new_id())
+    questions: list[Callable[[], Any]] = [
+        handle.get,
+        handle.wait,
+        handle.job,
+        handle.cancel,
+        lambda: handle.state,
+        lambda: gather([handle]),
+        lambda: Handles([handle]).get(),
+        lambda: asyncio.run(awaited(handle)),
+        lambda: [each.get() for each in as_completed([handle], timeout=10)],
+    ]
+    for ask in questions:
+        with pytest.raises(JobNotFound, match=f"There is no job {handle.id}: it never was"):
+            ask()
+
+
+async def awaited(handle: Handle[Any]) -> Any:
+    return await handle
+
+
+def test_get_waits_no_longer_than_it_is_told_and_is_forgotten(store: Store) -> None:
+    handle = store.double.delay(1)
+    with pytest.raises(NotFinished, match=rf"The job {handle.id} has not ended after 0\.01 s") as caught:
+        handle.get(timeout=0.01)
+    assert isinstance(caught.value, TimeoutError)
+    assert not handle.wait(timeout=0)
+    other = store.double.delay(2)
+    store.engine.asleep.clear()
+    waits = in_a_thread(other.wait)
+    asleep(store)
+    other.cancel()
+    assert waits() is True
+    assert store.engine.interests[-1].ends == {other.job_id}, "nobody waits for the first any more"
+
+
+def test_an_await_that_is_cancelled_is_forgotten(store: Store) -> None:
+    handle = store.double.delay(1)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(awaited(handle), 0.01)
+
+    asyncio.run(main())
+    other = store.double.delay(2)
+    store.engine.asleep.clear()
+    waits = in_a_thread(other.wait)
+    asleep(store)
+    assert store.engine.interests[-1].ends == {other.job_id}
+    other.cancel()
+    assert waits()
+
+
+def test_get_is_woken_by_the_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiter_module, "LOOK_S", 100.0)
+    handle = store.double.delay(4)
+    waits = in_a_thread(handle.get)
+    asleep(store)
+    with Worker(store.app, slots=1):
+        assert waits() == 8
+
+
+def test_get_while_the_app_is_closed_says_so(store: Store) -> None:
+    waits = in_a_thread(store.double.delay(4).get)
+    asleep(store)
+    store.app.close()
+    assert isinstance(waits(), StoreClosed)
+
+
+def test_get_on_a_store_that_fails_says_so(store: Store) -> None:
+    handle = store.double.delay(4)
+    store.engine.refuse("listen")
+    with pytest.raises(StoreUnavailable):
+        handle.get(timeout=10)
+    with pytest.raises(NotFinished):
+        handle.get(timeout=0)
+
+
+def test_each_end_is_told_by_an_error_of_its_own(app: App) -> None:
+    def fails() -> None:
+        raise KeyError("no such order")
+
+    task, dies = app.task(name="double")(double), app.task(name="fails", keep_result=False)(fails)
+    cancelled = task.delay(1)
+    assert cancelled.cancel("sold out")
+    assert not cancelled.cancel()
+    expired = task.using(expires=0).delay(1)
+    silent = task.using(keep_result=False).delay(1)
+    dead = dies.delay()
+    with Worker(app, slots=1):
+        with pytest.raises(JobCancelled, match=r"was cancelled \(sold out\)"):
+            cancelled.get(timeout=10)
+        with pytest.raises(JobExpired, match="expired before it started"):
+            expired.get(timeout=10)
+        with pytest.raises(ResultGone, match="its result is not kept"):
+            silent.get(timeout=10)
+        with pytest.raises(
+            JobDead, match=r"is dead \(failed\)\. KeyError: 'no such order'.* handle\.job\(\)"
+        ) as caught:
+            dead.get(timeout=10)
+        failure: Any = caught.value.failure
+        assert failure.type == "KeyError"
+    assert [each.state for each in (cancelled, expired, silent, dead)] == ["cancelled", "expired", "succeeded", "dead"]
+
+
+def test_a_result_is_gone_when_its_time_to_live_is_over(store: Store) -> None:
+    with Worker(store.app, slots=1):
+        handle = store.double.using(keep_result="1h").delay(4)
+        assert handle.get(timeout=10) == 8
+    from windlass.core.clock import SystemClock
+
+    clock = FakeClock(SystemClock().now_us())
+    travel(store.engine, clock)
+    clock.advance(3_599_000_000)
+    assert handle.get() == 8
+    clock.advance(2_000_000)
+    with pytest.raises(ResultGone, match="not kept"):
+        handle.get()
+
+
+def test_a_result_that_does_not_fit_the_annotation_is_told(url: str) -> None:
+    def other(number: int) -> str:
+        return f"{number}"
+
+    with App(url) as sender, App(url) as app:
+        handle = sender.task(name="t")(double).delay(4)
+        app.task(name="t")(other)
+        with Worker(app, slots=1), pytest.raises(WrongType, match="int"):
+            handle.get(timeout=10)
+
+
+# ── waiting inside a task ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_wait_that_could_never_end_is_refused_in_every_form(store: Store, is_async: bool) -> None:
+    handle, ended = store.double.delay(1), store.double.delay(2)
+    ended.cancel()
+    here = JobContext(new_id(), "t")
+    here.store, here.alone, here.is_async = store.app, not is_async, is_async
+    waits: list[Callable[[], Any]] = [
+        handle.get,
+        lambda: handle.wait(5),
+        lambda: gather([handle]),
+        lambda: list(as_completed([ended, handle])),
+        lambda: Handles([handle]).progress(),
+    ]
+    token = current.set(here)
+    try:
+        for wait in waits:
+            with pytest.raises(WouldBlock, match="stop the worker's loop" if is_async else "only slot"):
+                wait()
+        assert ended.wait()
+        assert list(as_completed([ended])) == [ended]
+    finally:
+        current.reset(token)
+    assert handle.state is State.READY
+
+
+def test_a_wait_for_a_job_of_another_store_is_allowed(store: Store) -> None:
+    here = JobContext(new_id(), "t")
+    here.store, here.alone = object(), True
+    token = current.set(here)
+    try:
+        with pytest.raises(NotFinished):
+            store.double.delay(1).get(timeout=0)
+    finally:
+        current.reset(token)
+
+
+# ── many ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_handles_are_a_sequence(store: Store) -> None:
+    handles = store.double.delay_many([(number,) for number in range(5)])
+    assert (len(handles), repr(handles)) == (5, "<5 handles>")
+    assert isinstance(handles[1:3], Handles)
+    assert list(handles[1:3]) == [handles[1], handles[2]]
+    assert handles[-1] in handles
+
+
+def test_gather_gives_results_in_order_and_raises_for_the_first_that_has_none(app: App) -> None:
+    task = app.task(name="double")(double)
+    handles = task.delay_many([(number,) for number in range(4)])
+    handles[2].cancel()
+    with Worker(app, slots=2):
+        assert gather([handles[3], handles[0]], timeout=10) == [6, 0]
+        for ask in (lambda: gather(handles, 10), lambda: handles.get(10), lambda: asyncio.run(all_of(handles))):
+            with pytest.raises(JobCancelled, match=handles[2].id):
+                ask()
+
+
+async def all_of(handles: Handles[int]) -> list[int]:
+    return await handles
+
+
+def test_one_timeout_holds_for_all_that_are_gathered(store: Store) -> None:
+    handles = store.double.delay_many([(1,), (2,), (3,)])
+    handles[0].cancel()
+    with pytest.raises(NotFinished):
+        gather(handles[1:], timeout=0.01)
+    with pytest.raises(NotFinished, match=r"2 of 3 jobs have not ended after 0\.01 s"):
+        list(handles.as_completed(timeout=0.01))
+
+
+def test_handles_come_as_their_jobs_end(store: Store) -> None:
+    handles = store.double.delay_many([(1,), (2,), (3,)])
+    came = iter(handles.as_completed(timeout=10))
+    for index in (1, 2, 0):
+        handles[index].cancel()
+        assert next(came) is handles[index]
+    assert next(came, None) is None
+
+
+def test_handles_come_as_their_jobs_end_in_asyncio_too(store: Store) -> None:
+    handles = store.double.delay_many([(1,), (2,), (3,)])
+
+    async def main() -> list[int]:
+        order: list[int] = []
+        handles[1].cancel()
+        async for handle in as_completed(handles, timeout=10):
+            order.append(handles.index(handle))
+            if len(order) < 3:
+                handles[2 if len(order) == 1 else 0].cancel()
+        return order
+
+    assert asyncio.run(main()) == [1, 2, 0]
+
+
+def test_a_timeout_in_asyncio_says_how_many_are_left_and_leaves_nobody_waiting(store: Store) -> None:
+    handles = store.double.delay_many([(1,), (2,), (3,)])
+    handles[0].cancel()
+
+    async def main() -> int:
+        with pytest.raises(NotFinished, match=r"2 of 3 jobs have not ended after 0\.01 s"):
+            async for _ in handles.as_completed(timeout=0.01):
+                pass
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(main()) == 1
+    nobody_waits_for(store, handles)
+
+
+def nobody_waits_for(store: Store, handles: Handles[int]) -> None:
+    other = store.double.delay(9)
+    store.engine.asleep.clear()
+    waits = in_a_thread(other.wait)
+    asleep(store)
+    assert not {handle.job_id for handle in handles} & store.engine.interests[-1].ends
+    other.cancel()
+    assert waits()
+
+
+def test_whoever_leaves_the_loop_early_waits_for_nobody(store: Store) -> None:
+    handles = store.double.delay_many([(1,), (2,), (3,)])
+    handles[0].cancel()
+    for handle in handles.as_completed():
+        assert handle is handles[0]
+        break
+
+    async def main() -> None:
+        async for handle in handles.as_completed():
+            assert handle is handles[0]
+            break
+
+    asyncio.run(main())
+    nobody_waits_for(store, handles)
+
+
+def test_a_store_that_fails_is_no_end_of_a_job(store: Store) -> None:
+    handles = store.double.delay_many([(1,), (2,)])
+    store.engine.refuse("listen")
+    with pytest.raises(StoreUnavailable):
+        list(handles.as_completed(timeout=10))
+
+    async def main() -> None:
+        store.engine.refuse("listen")
+        async for _ in handles.as_completed(timeout=10):
+            pass
+
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(main())
+
+
+def test_no_handles_have_all_come(store: Store) -> None:
+    none: Handles[int] = store.double.delay_many([])
+
+    async def main() -> list[Any]:
+        return [handle async for handle in as_completed(none)]
+
+    assert gather(none) == list(as_completed(none)) == asyncio.run(main()) == []
+    assert none.progress() is none
+
+
+def test_progress_shows_a_bar_until_all_have_ended(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    handles = store.double.delay_many([(1,), (2,), (3,)])
+    handles[0].cancel()
+    with pytest.raises(NotFinished, match="2 of 3"):
+        handles.progress("mails", timeout=0.01)
+    assert " 33%" in capsys.readouterr().out
+    with Worker(store.app, slots=1):
+        assert handles.progress("mails", timeout=10) is handles
+    shown = capsys.readouterr().out
+    assert "mails" in shown
+    assert "100%" in shown
+
+
+class Blocks(Middleware):
+    """Keeps runs from starting until a test lets them."""
+
+    def __init__(self) -> None:
+        self.running = threading.Event()
+        self.go = threading.Event()
+
+    def before_run(self, job: JobContext) -> None:
+        self.running.set()
+        assert self.go.wait(10)
+
+
+def test_the_state_follows_the_job(url: str) -> None:
+    blocks = Blocks()
+    with App(url, middleware=[blocks]) as app:
+        task = app.task(name="double")(double)
+        handle = task.delay(1)
+        assert handle.state is State.READY
+        assert task.using(delay=60).delay(1).state is State.SCHEDULED
+        with Worker(app, slots=1):
+            assert blocks.running.wait(10)
+            assert handle.state is State.RUNNING
+            assert not handle.wait(timeout=0)
+            blocks.go.set()
+            assert handle.wait(timeout=10)
+        assert handle.state is State.SUCCEEDED
+        assert handle.job().id == handle.job_id
+        assert show_id(handle.job_id) == handle.id
