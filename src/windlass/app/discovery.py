@@ -15,21 +15,28 @@ def discover(package: str, only: str | None = None) -> list[str]:
     With `only="tasks"`, of a package's modules only those called `tasks` are. An error inside a module is the module's
     own and is raised as it is; a package that is not there is told in a sentence.
     """
+    # An empty name or a relative one is an error of another kind to Python.
+    if not all(package.split(".")):
+        raise _not_there(package)
     try:
         root = importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{package}.".startswith(f"{error.name}."):
             raise
-        raise BadValue(
-            f"There is no package {package!a} to look for tasks in.",
-            "Check its name and where it is installed.",
-        ) from None
+        raise _not_there(package) from None
     names = [package]
     for name in _inside(package, getattr(root, "__path__", None)):
         if only is None or name.rpartition(".")[2] == only:
             importlib.import_module(name)
             names.append(name)
     return names
+
+
+def _not_there(package: str) -> BadValue:
+    return BadValue(
+        f"There is no package {package!a} to look for tasks in.",
+        "Check its name and where it is installed.",
+    )
 
 
 def _inside(package: str, path: list[str] | None) -> Iterator[str]:

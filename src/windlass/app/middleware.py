@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from windlass.app.context import JobContext
+from windlass.core.errors import BadValue
 from windlass.core.job import Job, Request
 from windlass.engines.protocol import Receipt, Settlement, Verdict
 
@@ -59,6 +60,9 @@ class Stack:
     __slots__ = HOOKS
 
     def __init__(self, middleware: Sequence[Middleware]) -> None:
+        for one in middleware:
+            if not isinstance(one, Middleware):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise BadValue(f"{one!r} is no middleware.", "Give an instance of a class of yours: [Tenant()].")
         self.before_send: tuple[Callable[[Request], Request], ...] = _those(middleware, "before_send")
         self.after_send: tuple[Callable[[Request, Receipt], None], ...] = _those(middleware, "after_send")
         self.before_run: tuple[Callable[[JobContext], None], ...] = _those(middleware, "before_run")
@@ -71,6 +75,8 @@ class Stack:
         request = job.request
         for hook in self.before_send:
             request = hook(request)
+            if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise BadValue(f"{_name(hook)} gave {request!r}.", "Return the request, changed or not.")
         return job if request is job.request else Job(request=request)
 
 
@@ -87,4 +93,8 @@ def tell(hooks: Sequence[Callable[..., None]], *values: object) -> None:
         try:
             hook(*values)
         except Exception:
-            log.exception("A middleware failed in %s.", getattr(hook, "__qualname__", hook))
+            log.exception("A middleware failed in %s.", _name(hook))
+
+
+def _name(hook: Callable[..., Any]) -> str:
+    return getattr(hook, "__qualname__", repr(hook))

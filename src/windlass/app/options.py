@@ -6,9 +6,9 @@ wait already. Only what one send says otherwise travels with the job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from windlass.core.durations import instant_us, to_us
 from windlass.core.errors import BadValue, UnknownOption
 from windlass.core.ids import JobId, read_id
 from windlass.core.job import Unique
+from windlass.core.limits import DEFAULT, Limits
 from windlass.core.names import check_name, near_miss
 from windlass.core.rank import TOP_PRIORITY
 from windlass.core.retry import Retry
@@ -106,25 +107,27 @@ def read_task_options(name: str, given: Mapping[str, Any], extra: Sequence[str])
     )
 
 
-def read_send_options(name: str, given: Mapping[str, Any]) -> SendOptions:
+def read_send_options(name: str, given: Mapping[str, Any], limits: Limits = DEFAULT) -> SendOptions:
     """What one send says of its jobs, each checked."""
     refuse_unknown(f"A send of {name}", given, SEND_OPTIONS)
-    if given.get("delay") is not None and given.get("at") is not None:
-        raise BadValue("A send has either `delay` or `at`.", "Leave one of them out.")
-    expires = given.get("expires")
+    delay, expires = given.get("delay"), given.get("expires")
     priority, tags, at, key = given.get("priority"), given.get("tags"), given.get("at"), given.get("key")
+    if delay is not None and at is not None:
+        raise BadValue("A send has either `delay` or `at`.", "Leave one of them out.")
     return SendOptions(
         queue=_queue("queue", given.get("queue")),
         priority=None if priority is None else _priority(priority),
         tags=None if tags is None else _tags(tags),
-        delay_us=to_us(given.get("delay") or 0),
+        delay_us=0 if delay is None else to_us(delay),
         at_us=None if at is None else instant_us(at),
         expires_us=instant_us(expires) if isinstance(expires, datetime) else None,
         expires_in_us=None if expires is None or isinstance(expires, datetime) else to_us(expires),
         id=_id(given.get("id")),
         key=None if key is None else Unique(check_name("key", key)),
         travelling=Travelling(
-            timeout_us=_timeout_us(given.get("timeout")), keep_result_us=_keep_us(given.get("keep_result"))
+            timeout_us=_timeout_us(given.get("timeout")),
+            # Said of one send, True is more than nothing said: it wins over a task that keeps none.
+            keep_result_us=_keep_us(given.get("keep_result"), limits.keep_result_us),
         ),
     )
 
@@ -142,7 +145,9 @@ def _priority(value: Any) -> int:
 def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         raise BadValue(f"The tags are the text {value!r}.", f"Give a list: [{value!r}].")
-    return tuple(check_name("tag", tag) for tag in value)
+    if not isinstance(value, Iterable):
+        raise BadValue(f"The tags cannot be {value!r}.", 'Give a list: ["mail"].')
+    return tuple(check_name("tag", tag) for tag in cast("Iterable[str]", value))
 
 
 def _retry(value: Any) -> Retry | None:
@@ -160,10 +165,12 @@ def _timeout_us(value: Any) -> int | None:
     return us
 
 
-def _keep_us(value: Any) -> int | None:
-    if value is None or value is True:
+def _keep_us(value: Any, usual_us: int | None = None) -> int | None:
+    if value is None:
         return None
-    return 0 if value is False else to_us(value)
+    if isinstance(value, bool):
+        return usual_us if value else 0
+    return to_us(value)
 
 
 def _id(value: Any) -> JobId | None:

@@ -28,6 +28,7 @@ injected: Final[Any] = cast("Any", ...)
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a coroutine on the worker's loop and waits for it."""
 
+_NOTHING: Final = object()
 _YIELDING = (Iterator, Generator, AsyncIterator, AsyncGenerator)
 
 
@@ -117,11 +118,15 @@ class Opened:
         if inspect.iscoroutine(made):
             return self._await(made, maker)
         if inspect.isgenerator(made):
-            value = next(made)
+            value = next(made, _NOTHING)
+            if value is _NOTHING:
+                raise _yielded_nothing(maker)
             self._open.append(made)
             return value
         if inspect.isasyncgen(made):
             value = self._await(_first(cast("AsyncGenerator[Any, Any]", made)), maker)
+            if value is _NOTHING:
+                raise _yielded_nothing(maker)
             self._open.append(made)
             return value
         return made
@@ -152,8 +157,12 @@ class Opened:
             raise errors[0]
 
 
+def _yielded_nothing(maker: Callable[..., Any]) -> BadValue:
+    return BadValue(f"The resource {maker.__qualname__} yielded nothing.", "Let it yield what it makes, once.")
+
+
 async def _first(made: AsyncGenerator[Any, Any]) -> Any:
-    return await anext(made)
+    return await anext(made, _NOTHING)
 
 
 async def _finish(made: AsyncGenerator[Any, Any]) -> None:

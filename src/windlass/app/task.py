@@ -55,6 +55,7 @@ class Sender(Generic[P, R]):
         self.name = name
         self.options = options
         self._sending = sending
+        self._said: Mapping[str, Any] = {}
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Sends a job; returns once the store has it."""
@@ -89,7 +90,7 @@ class Sender(Generic[P, R]):
         key: str | None = None,
         **unknown: Any,
     ) -> Self:
-        """The same task, sent otherwise.
+        """The same task, sent otherwise; what was said before still holds.
 
         `delay` or `at`: when it may run at the earliest. `expires`: when it is not worth running any more. `id`:
         sending it twice makes one job. `key`: while a job of that key has not ended, sending another gives a handle of
@@ -109,7 +110,8 @@ class Sender(Generic[P, R]):
         }
         said = {name: value for name, value in given.items() if value is not None}
         otherwise = copy.copy(self)
-        otherwise._sending = read_send_options(self.name, {**said, **unknown})
+        otherwise._said = {**self._said, **said, **unknown}
+        otherwise._sending = read_send_options(self.name, otherwise._said, self._house.limits)
         return otherwise
 
     def _jobs(self, calls: Iterable[Call]) -> list[Job]:
@@ -173,7 +175,8 @@ class Task(Sender[P, R]):
         super().__init__(house, name, options)
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
-        functools.update_wrapper(cast("Any", self), function)
+        # Its name and its docstring, but not its attributes: one called `name` would rename the task.
+        functools.update_wrapper(cast("Any", self), function, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the function here and now, without any queue."""
