@@ -342,9 +342,10 @@ def child():
         raise AssertionError("it has not run")
     except NotFinished:
         pass
-    tell(double.delay(2))
+    own = double.delay(2)
+    tell(own)
     with Worker(app, slots=1):
-        assert waiting.get(timeout=30) == 2
+        assert (waiting.get(timeout=30), own.get(timeout=30)) == (2, 4)
 
 with app.waiter._lock:
     pid = fork(child)
