@@ -177,9 +177,7 @@ def test_each_end_is_told_by_an_error_of_its_own(app: App) -> None:
             expired.get(timeout=10)
         with pytest.raises(ResultGone, match="its result is not kept"):
             silent.get(timeout=10)
-        with pytest.raises(
-            JobDead, match=r"is dead \(failed\)\. KeyError: 'no such order'.* handle\.job\(\)"
-        ) as caught:
+        with pytest.raises(JobDead, match=r"is dead \(failed\): KeyError: 'no such order'.* error\.failure") as caught:
             dead.get(timeout=10)
         failure: Any = caught.value.failure
         assert failure.type == "KeyError"

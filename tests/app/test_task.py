@@ -77,7 +77,7 @@ def test_an_async_task_is_refused_by_a_pool_without_a_loop(app: App, pool: Any) 
     @app.task(name="slow")
     async def slow() -> None: ...
 
-    with pytest.raises(WrongPool, match=f"The task {slow.name} is async; the pool {pool} cannot run it"):
+    with pytest.raises(WrongPool, match=f"{slow.name} is a coroutine function, which the pool {pool} cannot run"):
         Worker(app, pool=pool)
 
 
