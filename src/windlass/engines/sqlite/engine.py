@@ -324,7 +324,9 @@ class SqliteEngine:
             return claim.claim(tx, order, self._limits, leased=leased), tx.commits
 
         claims, commits = self._write(work)
-        self._looked[order.worker] = commits
+        if not order.suspects:
+            # Who looked for suspects has seen none of the others: listening must not take them for seen.
+            self._looked[order.worker] = commits
         return claims
 
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:

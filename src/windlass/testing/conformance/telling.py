@@ -206,6 +206,14 @@ class Telling:
         hints = harness.engine.listen(Interest(queues=("q",), worker=worker), Listener.LONGEST_S)
         assert {hint.kind for hint in hints} == {"work"}
 
+    def test_what_came_before_a_look_for_suspects_is_not_slept_through(self, harness: Harness) -> None:
+        worker = harness.worker()
+        assert harness.claim(worker) == []
+        harness.send()
+        assert harness.claim(worker, suspects=True) == []
+        hints = harness.engine.listen(Interest(queues=None, worker=worker), Listener.LONGEST_S)
+        assert {hint.kind for hint in hints} == {"work"}
+
     def test_a_job_set_free_by_a_settle_wakes_an_idle_worker(self, harness: Harness) -> None:
         running = harness.running()
         harness.send(parents=(Edge(running.id),), queue="q")
