@@ -11,16 +11,15 @@ and its start is written before it starts, so that another death has one possibl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Claimed
 from windlass.core.ids import WorkerId
-from windlass.engines.protocol import BATCH, Claim, Engine, Hint, Interest, Note, Order, Settlement
-from windlass.engines.protocol import Verdict as Answer
-from windlass.worker.desk import Desk
+from windlass.engines.protocol import BATCH, Claim, Claims, Engine, Hint, Interest, Note, Order, Verdict
+from windlass.worker.desk import Desk, Run
 from windlass.worker.executor import given_back
 from windlass.worker.pools.pool import Pool
 from windlass.worker.service import Service
@@ -57,36 +56,60 @@ class Consumer(Service):
         self.pool: Pool | None = None
         self.ticket = 0
         self._listen_s: float | None = None
+        self._woken: list[Hint] = []
         self._suspects_at_us = 0
+        self._suspect: Claim | None = None
+        self._alone = False
+        """Whether the suspect has been given to the pool."""
         self._not_before_us = 0
         self.on_claims: Callable[[], None] = lambda: None
         """Called for each batch: there is something to look after."""
 
+    @property
+    def _slots(self) -> Pool:
+        assert self.pool is not None
+        return self.pool
+
     # ── one step ────────────────────────────────────────────────────────────────────────────────────────
 
     def tick(self, now_us: int) -> float | None:
+        pause_s = self._look(now_us)
+        if self._woken and pause_s != 0:
+            # The store wakes one sleeper for work. It may have more than we can take: then the next one is woken.
+            hints, self._woken = self._woken, []
+            if self._listen_s is None:
+                with suppress(StoreError):
+                    self._engine.signal(hints)
+        return pause_s
+
+    def _look(self, now_us: int) -> float | None:
         self._listen_s = None
-        pool = self.pool
-        assert pool is not None
-        if now_us >= self._suspects_at_us:
-            self._suspects_at_us = now_us + SUSPECTS_US
-            if self._run_suspect(pool):
-                return 0
+        if self._suspect is not None:
+            return self._go_on_with(self._suspect)
         if self._settler.unsettled > MOST_UNSETTLED:
             return None
         if now_us < self._not_before_us:
             return (self._not_before_us - now_us) / 1e6
-        room = self._desk.appetite() - pool.waiting() - len(self._desk.running)
+        # What is open and not with the settler waits in the pool or runs, or is on its way from the one to the other.
+        room = self._desk.appetite() - (len(self._desk.open) - self._settler.unsettled)
         if room <= 0:
             return None
-        claims, wait_us = self._claim(min(room, BATCH), suspects=False)
-        if claims:
-            pool.put(claims)
+        found = self._claim(min(room, BATCH), suspects=False)
+        if found.claims and (self._suspect is not None or now_us < self._suspects_at_us):
             return 0
-        self._listen_s = LOOK_S if wait_us is None else min(LOOK_S, wait_us / 1e6)
+        suspects = self._claim(1, suspects=True)
+        self._suspects_at_us = now_us + SUSPECTS_US
+        if found.claims or suspects.claims:
+            return 0
+        waits_us = [wait_us for wait_us in (found.wait_us, suspects.wait_us) if wait_us is not None]
+        self._listen_s = min([LOOK_S, *(wait_us / 1e6 for wait_us in waits_us)])
         return self._listen_s
 
-    def _claim(self, limit: int, *, suspects: bool) -> tuple[tuple[Claim, ...], int | None]:
+    def _claim(self, limit: int, *, suspects: bool) -> Claims:
+        """Asks for work and hands it on, by what came and not by what was asked for.
+
+        After an answer that was lost the ticket is the same, and the store repeats what it gave then.
+        """
         order = Order(
             worker=self._worker(), ticket=self.ticket + 1, limit=limit, queues=self._queues, suspects=suspects
         )
@@ -97,7 +120,11 @@ class Consumer(Service):
             self.on_claims()
             if self._bus.wanted(Claimed):
                 self._tell(found.claims)
-        return found.claims, found.wait_us
+            if found.claims[0].suspect:
+                (self._suspect,) = found.claims
+            else:
+                self._slots.put(found.claims)
+        return found
 
     def _tell(self, claims: tuple[Claim, ...]) -> None:
         now_us = self._clock.now_us()
@@ -116,27 +143,29 @@ class Consumer(Service):
 
     # ── suspects ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _run_suspect(self, pool: Pool) -> bool:
-        """Runs one suspect with nothing beside it; False if there is none."""
-        claims, _ = self._claim(1, suspects=True)
-        if not claims:
-            return False
-        (suspect,) = claims
-        while not self.stopping and len(self._desk.open) > 1:
-            self._bell.wait(0.01)
-            self._bell.clear()
-        if self.stopping:
-            self._settler.put(given_back(suspect), urgent=True)
-            return True
+    def _go_on_with(self, suspect: Claim) -> float | None:
+        """One step with a suspect: the others end, its start is written, it runs, it has ended."""
+        if self._alone:
+            if self._desk.holds(suspect):
+                return None
+            self._suspect, self._alone = None, False
+            return 0
+        if len(self._desk.open) > 1:
+            return None
         (answer,) = self._engine.note([Note(id=suspect.id, fence=suspect.fence, kind="start")])
-        if answer is Answer.STALE:
+        if answer is not Verdict.ACCEPTED:
             self._desk.let_go(suspect.id)
-            return True
-        pool.put(claims)
-        while not self.stopping and suspect.id in self._desk.open:
-            self._bell.wait(0.05)
-            self._bell.clear()
-        return True
+            self._suspect = None
+            return 0
+        self._alone = True
+        self._slots.put((suspect,))
+        return None
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        super().stop(timeout_s)
+        if self._suspect is not None and not self._alone:
+            self._settler.put(given_back(self._suspect), urgent=True)
+            self._suspect = None
 
     # ── sleeping ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -146,7 +175,7 @@ class Consumer(Service):
             return
         interest = Interest(queues=self._queues, worker=self._worker())
         with suppress(StoreError):
-            self._engine.listen(interest, pause_s)
+            self._woken = [hint for hint in self._engine.listen(interest, pause_s) if hint.kind == "work"]
 
     def rouse(self) -> None:
         self.wake()
@@ -159,12 +188,11 @@ class Consumer(Service):
         self._not_before_us = 0
         self.wake()
 
-    def give_back(self) -> list[Settlement]:
+    def give_back(self, runs: Sequence[Run], before_us: int) -> int:
         """Claims that found no slot in time go back, at their old rank: others may have one free."""
-        assert self.pool is not None
-        back = [given_back(claim) for claim in self.pool.take_back()]
+        back = self._slots.hoarded(runs, before_us)
         if back:
             self._not_before_us = self._clock.monotonic_us() + BACK_OFF_US
-            for settlement in back:
-                self._settler.put(settlement, urgent=True)
-        return back
+            for claim in back:
+                self._settler.put(given_back(claim), urgent=True)
+        return len(back)

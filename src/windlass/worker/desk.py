@@ -59,7 +59,7 @@ class Desk:
         self.open: dict[JobId, Claim] = {}
         self.running: dict[JobId, Run] = {}
         self.cancelled: set[JobId] = set()
-        """Cancels that were asked for before the job had started."""
+        """Open claims whose cancel was asked for."""
         self.mean_us = float(RUN_US)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -77,6 +77,11 @@ class Desk:
             with self._idle:
                 self._idle.notify_all()
 
+    def holds(self, claim: Claim) -> bool:
+        """Whether the claim is still open."""
+        found = self.open.get(claim.id)
+        return found is not None and found.fence == claim.fence
+
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether nothing is open any more, at the latest after so long."""
         with self._idle:
@@ -90,10 +95,24 @@ class Desk:
         """How many claims to have at hand: about 50 ms of work for each slot, one at least."""
         return self.slots * max(1, min(BATCH, int(RUN_US / max(self.mean_us, 1.0))))
 
+    # ── runs ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, run: Run) -> None:
+        """The run is going on: from now on it can be asked to stop."""
+        self.running[run.claim.id] = run
+        # After the line above and not before: a cancel comes either before it, and is seen here, or finds the run.
+        if run.claim.id in self.cancelled:
+            run.stop(CancelAsked)
+
+    def finish(self, run: Run) -> None:
+        """The run is over. The same job may run here again already, if this worker was taken for dead meanwhile."""
+        if self.running.get(run.claim.id) is run:
+            del self.running[run.claim.id]
+
     def cancel(self, job_id: JobId) -> None:
         """Somebody wants the job to end."""
+        if job_id in self.open:
+            self.cancelled.add(job_id)
         run = self.running.get(job_id)
         if run is not None:
             run.stop(CancelAsked)
-        elif job_id in self.open:
-            self.cancelled.add(job_id)

@@ -20,22 +20,28 @@ import msgspec
 
 from windlass.app.app import App
 from windlass.app.context import JobContext, Scribe
-from windlass.app.endings import Cancel, CancelAsked, Dead, Interrupted, RetryAfter, Snooze
-from windlass.app.options import read_travelling
+from windlass.app.endings import Cancel, CancelAsked, Dead, Ending, Interrupted, RetryAfter, Snooze
+from windlass.app.options import Travelling, read_travelling
 from windlass.app.resources import Opened
 from windlass.core.codec import encode_result
 from windlass.core.durations import show
 from windlass.core.errors import CorruptRecord, InputError, JobError, WrongType
 from windlass.core.events import Started
-from windlass.core.ids import WorkerId
+from windlass.core.ids import WorkerId, show_id
 from windlass.core.job import Failure, Outcome, State
 from windlass.core.lifecycle import SUCCESS, Standing, Transition, decide
 from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Interrupt, Run
 from windlass.worker.failure import failure_of
+from windlass.worker.service import log
 
 ASKED_RETRIES = 20
 """How often a task without a retry policy may ask for `RetryAfter`."""
+
+UNSTORABLE = "settlement"
+"""The reason of a job whose end could not be stored, mostly because middleware changed it."""
+
+TODO = "Cancel it and send it again; the sender and this worker may differ in version."
 
 _NONE = encode_result(None)
 
@@ -87,10 +93,16 @@ class Executor:
         context.is_async = task.is_async
         timeout_us = task.options.timeout_us
         if claim.options:
-            timeout_us = read_travelling(claim.options).timeout_us or timeout_us
+            timeout_us = self._travelling(claim).timeout_us or timeout_us
         if timeout_us is not None:
             context.deadline_us = started_us + timeout_us
         return Run(claim, task, context, started_us, interrupt)
+
+    def _travelling(self, claim: Claim) -> Travelling:
+        try:
+            return read_travelling(claim.options)
+        except msgspec.MsgspecError as error:
+            raise Refused("options", CorruptRecord(f"The job's options cannot be read: {error}.", TODO)) from None
 
     # ── bind ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -126,7 +138,7 @@ class Executor:
         claim = run.claim
         keep_us = run.task.options.keep_result_us
         if claim.options:
-            said = read_travelling(claim.options).keep_result_us
+            said = self._travelling(claim).keep_result_us
             keep_us = keep_us if said is None else said
         result: bytes | None = None
         if keep_us != 0:
@@ -152,6 +164,9 @@ class Executor:
     def classify(self, run: Run, error: BaseException) -> Verdict:
         """What an exception means."""
         policy, attempt = run.task.options.retry, run.claim.attempt
+        if run.asked is not None and not isinstance(error, Ending):
+            # Whatever became of the exception on its way out of the task: it ends because it was told to.
+            error = run.asked()
         match error:
             case Snooze():
                 return Verdict(Outcome.SNOOZE, None, error.delay_us, error.reason)
@@ -179,9 +194,15 @@ class Executor:
         """decide and record: the settlement of an attempt that did not succeed."""
         return settlement(run.claim, verdict, ran_us, _failure(verdict, self._limits), run.task.options.dead_queue)
 
-    def refused(self, claim: Claim, refusal: Refused) -> Settlement:
-        """The settlement of a job that could not even be loaded."""
-        verdict = Verdict(Outcome.FAILED, refusal.error, reason=refusal.reason)
+    def broken(self, claim: Claim, error: BaseException) -> Settlement:
+        """The settlement of a job that something around its function stopped: it could not be loaded, or a hook or a
+        retry policy raised what it must not.
+        """
+        if isinstance(error, Refused):
+            verdict = Verdict(Outcome.FAILED, error.error, reason=error.reason)
+        else:
+            log.error("Job %s (%s) cannot be ended as usual.", show_id(claim.id), claim.task, exc_info=error)
+            verdict = Verdict(Outcome.FAILED, error, reason="worker")
         return settlement(claim, verdict, 0, _failure(verdict, self._limits), None)
 
     def tell_after(self, run: Run, error: BaseException | None) -> None:
@@ -220,6 +241,11 @@ def cancelled(claim: Claim) -> Settlement:
     """The settlement of a claim that was cancelled before it started."""
     verdict = Verdict(Outcome.CANCELLED, reason="cancelled")
     return settlement(claim, verdict, 0, None, None)
+
+
+def unstorable(claim: Claim, failure: Failure) -> Settlement:
+    """The settlement of a claim whose own settlement the store refuses."""
+    return settlement(claim, Verdict(Outcome.FAILED, reason=UNSTORABLE), 0, failure, None)
 
 
 def _unstarted(claim: Claim) -> Transition:

@@ -22,14 +22,19 @@ def failure_of(error: BaseException, limits: Limits) -> Failure:
     try:
         text = "".join(traceback.format_exception(kind, error, frames))
         message = str(error)
-    except Exception:  # an error whose own text raises
+    except BaseException:  # an error whose own text raises, whatever it raises
         text, message = name, "(its text cannot be shown)"
     return Failure(
         type=name,
-        message=message if len(message) <= _MESSAGE else message[:_MESSAGE] + "…",
-        traceback=limits.clip_error(text.encode(errors="replace").decode()),
+        message=_storable(message if len(message) <= _MESSAGE else message[:_MESSAGE] + "…"),
+        traceback=limits.clip_error(_storable(text)),
         fingerprint=_fingerprint(name, frames),
     )
+
+
+def _storable(text: str) -> str:
+    """The text without what UTF-8 cannot hold: half a character, as in a file name that is not UTF-8."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _of_the_task(frames: TracebackType | None) -> TracebackType | None:

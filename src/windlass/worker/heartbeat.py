@@ -73,7 +73,6 @@ class Heartbeat(Service):
         self._deltas: tuple[Delta, ...] = ()
         self._due_us = 0
         self.take_counts: Callable[[], tuple[Delta, ...]] = tuple
-        self.on_new_id: Callable[[], None] = lambda: None
 
     def announce(self) -> None:
         """The first beat: from now on the worker may claim."""
@@ -120,7 +119,6 @@ class Heartbeat(Service):
         self.worker = new_id()
         self._card = msgspec.structs.replace(self._card, worker=self.worker)
         self._number = 0
-        self.on_new_id()
         self._renew(0)
 
     def leave(self) -> None:

@@ -15,12 +15,39 @@ import threading
 import time
 
 from windlass.core.clock import Clock
-from windlass.core.errors import StoreError
+from windlass.core.errors import StoreError, WorkerError
 
 log = logging.getLogger("windlass.worker")
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+
+
+class Bell:
+    """An event for one sleeper, rung by anybody.
+
+    Ringing is one call into C, so it happens whole or not at all. Tasks ring when they log: an interruption that hits
+    one inside `threading.Event.set` can leave its lock taken for ever.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it rings already
+
+    def clear(self) -> None:
+        self._lock.acquire(blocking=False)
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Sleeps until it rings, and silences it."""
+        self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
 
 class Service:
@@ -30,7 +57,7 @@ class Service:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._bell = threading.Event()
+        self._bell = Bell()
         self._thread: threading.Thread | None = None
         self._pause_s = 0.0
         self.ready = threading.Event()
@@ -50,7 +77,7 @@ class Service:
 
     def wake(self) -> None:
         """The next step is now."""
-        self._bell.set()
+        self._bell.ring()
 
     def rouse(self) -> None:
         """Wakes it wherever it sleeps."""
@@ -78,7 +105,7 @@ class Service:
     def _step(self) -> float | None:
         try:
             pause_s = self.tick(self._clock.monotonic_us())
-        except Exception as error:
+        except BaseException as error:  # SystemExit of a hook included: the loop must live on
             if self.stopping:
                 return 0
             return self._failed(error)
@@ -88,10 +115,10 @@ class Service:
         self.ready.set()
         return pause_s
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         if not self._pause_s:
             # Once per outage: a store that is down for an hour must not fill the disk with tracebacks.
-            if isinstance(error, StoreError):
+            if isinstance(error, (StoreError, WorkerError)):
                 log.warning("The %s has to wait: %s", self.name, error)
             else:
                 log.exception("The %s failed; it tries again.", self.name)

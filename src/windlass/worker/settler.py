@@ -7,17 +7,20 @@ the store does not answer is kept and tried again: the fence says whether it had
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from windlass.app.middleware import Stack, tell
 from windlass.core.clock import Clock
-from windlass.core.errors import InputError
+from windlass.core.errors import BadValue, StoreError
 from windlass.core.events import Bus, Settled
-from windlass.core.ids import JobId, WorkerId
+from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.limits import Limits
 from windlass.engines.protocol import BATCH, Delta, Engine, Note, Settlement, Verdict
 from windlass.worker.desk import Desk
+from windlass.worker.executor import UNSTORABLE, unstorable
+from windlass.worker.failure import failure_of
 from windlass.worker.service import Service, log
 
 PATIENCE_US = 5_000
@@ -47,11 +50,14 @@ class Settler(Service):
         self._bus = bus
         self._limits = limits
         self._ends: deque[Settlement] = deque()
+        self._going: list[Settlement] = []
+        """The batch that the store has not answered for yet."""
         self._notes: deque[Note] = deque()
         self._urgent = False
         self._asleep = False
         self._since_us = 0
         self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._counting = threading.Lock()
         self.on_settled: Callable[[], None] = lambda: None
         """Called after each batch: the consumer may have room again."""
 
@@ -75,12 +81,12 @@ class Settler(Service):
     @property
     def unsettled(self) -> int:
         """How many ends the store does not have yet."""
-        return len(self._ends)
+        return len(self._ends) + len(self._going)
 
     def tick(self, now_us: int) -> float | None:
         # Said before the last look: whoever puts something down after it, wakes us.
         self._asleep = True
-        if not self._ends and not self._notes:
+        if not self.unsettled and not self._notes:
             self._since_us = 0
             return None
         self._asleep = False
@@ -90,46 +96,55 @@ class Settler(Service):
         if left_us > 0 and not self._urgent and len(self._ends) < BATCH and not self.stopping:
             return left_us / 1e6
         self.flush()
-        return 0 if self._ends or self._notes else None
+        return 0 if self.unsettled or self._notes else None
 
     def flush(self) -> None:
         """One round: lines first, then up to a hundred ends."""
         self._urgent, self._since_us = False, 0
-        # Taken before the lines, written after them: a line of these jobs cannot come later than this.
-        ends = [self._ends[place] for place in range(min(BATCH, len(self._ends)))]
-        self._write_notes()
-        if ends:
-            verdicts = self._settle(ends)
-            for _ in ends:
-                self._ends.popleft()
+        if not self._going:
+            # Hooks see an end once, however often the store has to be asked.
+            self._going = [self._changed(self._ends.popleft()) for _ in range(min(BATCH, len(self._ends)))]
+        # All lines that are here now, after the ends were taken: none of these jobs can have another one.
+        self._write_notes(len(self._notes))
+        if self._going:
+            verdicts = self._settle(self._going)
+            ends, self._going = self._going, []
             for settlement, verdict in zip(ends, verdicts, strict=True):
                 self._settled(settlement, verdict)
             self.on_settled()
 
-    def _write_notes(self) -> None:
-        notes = [self._notes[place] for place in range(min(BATCH, len(self._notes)))]
-        if notes:
+    def _write_notes(self, count: int) -> None:
+        while count > 0:
+            notes = [self._notes[place] for place in range(min(BATCH, count))]
             # Of progress only the last word counts.
             last = {note.id: note for note in notes if note.kind == "progress"}
             self._engine.note([note for note in notes if note.kind == "log" or last[note.id] is note])
             for _ in notes:
                 self._notes.popleft()
+            count -= len(notes)
 
     def _settle(self, ends: Sequence[Settlement]) -> list[Verdict]:
-        if self._stack.before_settle:
-            ends = [self._changed(settlement) for settlement in ends]
         try:
             return self._engine.settle(ends)
-        except InputError:
-            if len(ends) == 1:
-                log.exception("The end of job %s cannot be stored.", ends[0].id.hex())
-                return [Verdict.STALE]
-            return [self._settle([settlement])[0] for settlement in ends]
+        except StoreError:
+            raise
+        except Exception as error:
+            # One that cannot be stored must not keep the others from it, now and at every further try.
+            if len(ends) > 1:
+                return [self._settle([settlement])[0] for settlement in ends]
+            return self._settle_as_failed(ends[0], error)
+
+    def _settle_as_failed(self, settlement: Settlement, error: Exception) -> list[Verdict]:
+        log.error("The end of job %s cannot be stored.", show_id(settlement.id), exc_info=error)
+        claim = self._desk.open.get(settlement.id)
+        if claim is None or settlement.transition.reason == UNSTORABLE:
+            return [Verdict.STALE]
+        return self._settle([unstorable(claim, failure_of(error, self._limits))])
 
     def _changed(self, settlement: Settlement) -> Settlement:
         for hook in self._stack.before_settle:
             try:
-                settlement = hook(settlement)
+                settlement = _same(hook(settlement), settlement)
             except Exception:
                 log.exception("A middleware failed before a settle; the settlement stays as it was.")
         return settlement
@@ -140,7 +155,7 @@ class Settler(Service):
             self._desk.let_go(claim.id)
             if settlement.outcome is not None:
                 name = settlement.outcome.value if verdict is not Verdict.STALE else "stale"
-                self._counts[claim.queue, claim.task, name] += 1
+                self.count(claim.queue, claim.task, name)
             if self._bus.wanted(Settled):
                 self._bus.publish(
                     Settled(
@@ -157,25 +172,34 @@ class Settler(Service):
                     )
                 )
         if verdict is Verdict.STALE:
-            log.warning("The claim of job %s was not ours any more; what it returned is dropped.", settlement.id.hex())
+            log.warning("The claim of job %s was not ours any more; its end is dropped.", show_id(settlement.id))
         if self._stack.after_settle:
             tell(self._stack.after_settle, settlement, verdict)
 
     def take_counts(self) -> tuple[Delta, ...]:
         """What was counted since the last time, for the history."""
-        counts, self._counts = self._counts, Counter()
+        with self._counting:
+            counts, self._counts = self._counts, Counter()
         return tuple(Delta(queue=queue, task=task, name=name, n=n) for (queue, task, name), n in counts.items())
 
     def count(self, queue: str, task: str, name: str) -> None:
         """Counts something that happened to a job."""
-        self._counts[queue, task, name] += 1
+        with self._counting:
+            self._counts[queue, task, name] += 1
 
     def drain(self, deadline_s: float) -> list[Settlement]:
         """Tries until everything is settled or the time is over; gives what is left."""
         until_us = self._clock.monotonic_us() + int(deadline_s * 1e6)
-        while (self._ends or self._notes) and self._clock.monotonic_us() < until_us:
-            pause_s = self._step()
-            if pause_s:
-                self._bell.clear()
-                self._bell.wait(min(pause_s, 0.1))
-        return list(self._ends)
+        while (self.unsettled or self._notes) and self._clock.monotonic_us() < until_us:
+            try:
+                self.flush()
+            except Exception as error:
+                self._bell.wait(self._failed(error))
+        return [*self._going, *self._ends]
+
+
+def _same(changed: object, settlement: Settlement) -> Settlement:
+    """What a hook made of a settlement, if it still is one of the same claim."""
+    if not isinstance(changed, Settlement) or (changed.id, changed.fence) != (settlement.id, settlement.fence):
+        raise BadValue("The hook before_settle did not return the settlement.", "Return it, as it was or changed.")
+    return changed

@@ -61,10 +61,6 @@ class Watchman(Service):
         log.warning("%s %s: %s", run.claim.task, run.context.id, text)
 
     def _give_back(self, runs: list[Run], now_us: int) -> None:
-        pool = self._consumer.pool
-        if pool is None or not pool.waiting() or len(runs) < self._desk.slots:
-            return
-        if all(now_us - run.started_us > RUN_US for run in runs):
+        if self._consumer.give_back(runs, now_us - RUN_US):
             for run in runs:
                 self._desk.timed(now_us - run.started_us)
-            self._consumer.give_back()

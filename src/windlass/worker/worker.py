@@ -79,6 +79,7 @@ class Worker:
         """Returns once the worker may claim; an error of a resource or of `on_start` is raised here."""
         with self._own:
             if self._crew is None:
+                _checked(self._app, self._slots, self._kind)  # again: tasks may have come since
                 self._crew = Crew(self._app, self._kind, self._slots, self._queues, self._name, self._clock)
                 try:
                     self._crew.start()
@@ -145,7 +146,6 @@ class Crew:
         self.consumer.on_claims = self.watchman.wake
         self.settler.on_settled = self.consumer.wake
         self.heartbeat.take_counts = self.settler.take_counts
-        self.heartbeat.on_new_id = self._start_tickets_anew
 
     def _worker(self) -> bytes:
         return self.heartbeat.worker
@@ -167,9 +167,6 @@ class Crew:
         """Takes the end of an attempt from a slot. It is urgent where somebody waits for it."""
         urgent = claim.lane is not None or claim.flow is not None or not self.pool.waiting()
         self.settler.put(settlement, urgent=urgent)
-
-    def _start_tickets_anew(self) -> None:
-        self.consumer.ticket = 0
 
     def runs(self, job_id: bytes) -> bool:
         return job_id in self.desk.running
@@ -221,10 +218,14 @@ class Crew:
         self._close_resources()
 
     def _give_up(self) -> None:
-        """The drain is over: what still runs goes back to the store; its end will be called stale."""
-        for run in list(self.desk.running.values()):
-            log.warning("The job %s still runs; it goes back to the store.", run.context.id)
-            self.settler.put(given_back(run.claim), urgent=True)
+        """The drain is over: what still runs goes back to the store; its end comes too late to count.
+
+        One whose end lies with the settler goes there twice; the store takes the first, which is its end.
+        """
+        for claim in list(self.desk.open.values()):
+            if claim.id in self.desk.running:
+                log.warning("The job %s still runs; it goes back to the store.", show_id(claim.id))
+            self.settler.put(given_back(claim), urgent=True)
 
     def _call(self, hook: Callable[[], Any]) -> None:
         made = hook()

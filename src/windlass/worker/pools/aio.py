@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from windlass.app.context import current
 from windlass.app.endings import Interrupted
 from windlass.core.clock import Clock
-from windlass.engines.protocol import Claim
+from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Desk, Run
-from windlass.worker.executor import Executor, Refused, cancelled, given_back
-from windlass.worker.pools.pool import Settle
+from windlass.worker.executor import Executor, cancelled, given_back
+from windlass.worker.pools.pool import Settle, stands_still
 
 
 class Loop:
@@ -22,6 +22,8 @@ class Loop:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+        self.ends = False
+        """Whether what still runs is being cancelled because the loop ends."""
         self._thread = threading.Thread(target=self._run, name="windlass-loop", daemon=True)
 
     def start(self) -> None:
@@ -32,6 +34,7 @@ class Loop:
         try:
             self.loop.run_forever()
         finally:
+            self.ends = True
             left = asyncio.all_tasks(self.loop)
             for task in left:
                 task.cancel()
@@ -70,7 +73,8 @@ class AioPool:
         self._hungry = hungry
         self._loop = loop
         self._waiting: deque[Claim] = deque()
-        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        # By fence too: a worker that was taken for dead may claim a job again while its old run goes on.
+        self._tasks: dict[tuple[bytes, int], asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """The loop is started by the worker, which opens resources on it first."""
@@ -91,6 +95,10 @@ class AioPool:
                 break
         return taken
 
+    def hoarded(self, runs: Sequence[Run], before_us: int) -> list[Claim]:
+        own = [run for run in runs if run.task.is_async]
+        return self.take_back() if stands_still(own, self.slots, before_us) else []
+
     def stop(self) -> None:
         """Nothing is started any more; what runs goes on until the loop stops."""
         self._waiting.clear()
@@ -105,32 +113,30 @@ class AioPool:
             except IndexError:
                 self._hungry()
                 return
-            tasks[claim.id] = self._loop.loop.create_task(self._run(claim))
+            tasks[claim.id, claim.fence] = self._loop.loop.create_task(self._run(claim))
 
     def _interrupt(self, run: Run, _why: type[Interrupted]) -> None:
-        task = self._tasks.get(run.claim.id)
+        task = self._tasks.get((run.claim.id, run.claim.fence))
         if task is not None:
             self._loop.loop.call_soon_threadsafe(task.cancel)
 
     async def _run(self, claim: Claim) -> None:
+        """One claim from its start to its settlement; whatever fails, the claim has an end."""
         try:
-            await self._attempt(claim)
-        finally:
-            self._tasks.pop(claim.id, None)
-            self._fill()
+            end = await self._attempt(claim)
+        except BaseException as error:
+            end = self._executor.broken(claim, error)
+        self._tasks.pop((claim.id, claim.fence), None)
+        self._settle(end, claim)
+        self._fill()
 
-    async def _attempt(self, claim: Claim) -> None:
+    async def _attempt(self, claim: Claim) -> Settlement:
         desk, executor, clock = self._desk, self._executor, self._clock
         if claim.id in desk.cancelled:
-            self._settle(cancelled(claim), claim)
-            return
+            return cancelled(claim)
         started_us = clock.monotonic_us()
-        try:
-            run = executor.load(claim, started_us, self._interrupt)
-        except Refused as refusal:
-            self._settle(executor.refused(claim, refusal), claim)
-            return
-        desk.running[claim.id] = run
+        run = executor.load(claim, started_us, self._interrupt)
+        desk.begin(run)
         current.set(run.context)  # the asyncio task has a context of its own
         error: BaseException | None = None
         value: Any = None
@@ -138,26 +144,15 @@ class AioPool:
             args, kwargs = executor.bind(run)
             value = await run.task.function(*args, **kwargs)
         except asyncio.CancelledError as raised:
-            if run.asked is not None:
-                error = run.asked()
-            elif not _is_cancelled():
-                error = raised  # something inside cancelled itself
-            else:
-                desk.running.pop(claim.id, None)
-                self._settle(given_back(claim), claim)
-                raise
+            if run.asked is None and self._loop.ends:
+                desk.finish(run)
+                return given_back(claim)
+            error = raised if run.asked is None else run.asked()
         except BaseException as raised:
             error = raised
         ran_us = clock.monotonic_us() - started_us
-        desk.running.pop(claim.id, None)
+        desk.finish(run)
         if executor.has_hooks_after:
             executor.tell_after(run, error)
         desk.timed(ran_us)
-        end = executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)
-        self._settle(end, claim)
-
-
-def _is_cancelled() -> bool:
-    """Whether the loop ends, and with it this asyncio task."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        return executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from windlass.app.task import Task
 from windlass.engines.protocol import Claim
+from windlass.worker.desk import Run
 from windlass.worker.pools.aio import AioPool
 from windlass.worker.pools.threads import ThreadPool
 
@@ -41,6 +42,9 @@ class BothPool:
 
     def take_back(self) -> list[Claim]:
         return self._threads.take_back() + self._aio.take_back()
+
+    def hoarded(self, runs: Sequence[Run], before_us: int) -> list[Claim]:
+        return self._threads.hoarded(runs, before_us) + self._aio.hoarded(runs, before_us)
 
     def stop(self) -> None:
         self._threads.stop()

@@ -4,24 +4,28 @@ Stopping a task in a thread is possible in one way only: an exception that the i
 bytecode. It must hit the task and nothing else. So a slot is *armed* only while the function runs, and the exception is
 set under the slot's lock, only while it is armed; after the function the slot takes the lock, disarms, and withdraws an
 exception that has not arrived yet. One that arrives in between is caught and counts as the end of the task. A task that
-sits in C code, in a sleep or a socket, gets it when it comes back: until then its slot stays taken.
+sits in C code, in a sleep or a socket, gets it when it comes back: until then its slot stays taken. One that was asked
+for before the slot was armed, while arguments were decoded, is raised instead of calling the function.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from windlass.app.context import current
 from windlass.app.endings import Interrupted
 from windlass.core.clock import Clock
-from windlass.engines.protocol import Claim
+from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Desk, Run
-from windlass.worker.executor import Executor, Refused, cancelled
-from windlass.worker.pools.pool import Settle
+from windlass.worker.executor import Executor, cancelled
+from windlass.worker.pools.pool import Settle, stands_still
+
+LAST_STEPS_S = 1.0
+"""How long a thread without a task may take to end: it only has to hand over what it has."""
 
 _set_async_exc = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -47,29 +51,31 @@ class Slot:
         value: Any = None
         try:
             try:
-                self._run = run
+                self._arm(run)
                 value = function(*args, **kwargs)
             except BaseException as raised:
                 error = raised
             self._disarm()
         except Interrupted as late:
+            # It came at the last moment. A run is sent one at most, so this time nothing can come between.
             error = error or late
             self._disarm()
         if error is not None:
             raise error
         return value
 
+    def _arm(self, run: Run) -> None:
+        with self._lock:
+            if run.asked is not None:
+                raise run.asked
+            self._run = run
+
     def _disarm(self) -> None:
-        while True:
-            try:
-                with self._lock:
-                    self._run = None
-                    sent, self._sent = self._sent, False
-                if sent:
-                    _clear_async_exc(self._thread, None)
-                return
-            except Interrupted:
-                continue  # it came at the last moment; once more, and nothing can come any more
+        with self._lock:
+            self._run = None
+            sent, self._sent = self._sent, False
+        if sent:
+            _clear_async_exc(self._thread, None)
 
     def interrupt(self, run: Run, why: type[Interrupted]) -> None:
         """Raises the exception in the task, if it still runs here."""
@@ -77,6 +83,11 @@ class Slot:
             if self._run is run and not self._sent:
                 self._sent = True
                 _set_async_exc(self._thread, why)
+
+    @property
+    def taken(self) -> bool:
+        """Whether a task runs here."""
+        return self._run is not None
 
 
 class ThreadPool:
@@ -99,6 +110,7 @@ class ThreadPool:
         self._hungry = hungry
         self._queue: SimpleQueue[Claim | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._slots: dict[threading.Thread, Slot] = {}
         self._low = -1
 
     def start(self) -> None:
@@ -128,20 +140,24 @@ class ThreadPool:
                 return taken
             taken.append(claim)
 
+    def hoarded(self, runs: Sequence[Run], before_us: int) -> list[Claim]:
+        own = [run for run in runs if not run.task.is_async]
+        return self.take_back() if stands_still(own, self.slots, before_us) else []
+
     def stop(self) -> None:
+        """Ends the threads and waits for those that are free; one whose task still runs ends after it."""
         for _ in self._threads:
             self._queue.put(None)
-
-    def join(self, timeout_s: float) -> None:
-        """Waits for the threads, as long as their tasks let it."""
-        deadline_us = self._clock.monotonic_us() + int(timeout_s * 1e6)
         for thread in self._threads:
-            thread.join(max(0.0, (deadline_us - self._clock.monotonic_us()) / 1e6))
+            slot = self._slots.get(thread)
+            if slot is None or not slot.taken:
+                thread.join(LAST_STEPS_S)
 
     # ── a slot ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _loop(self) -> None:
         slot, queue = Slot(), self._queue
+        self._slots[threading.current_thread()] = slot
         while True:
             try:
                 claim = queue.get_nowait()
@@ -155,18 +171,20 @@ class ThreadPool:
             self._run(slot, claim)
 
     def _run(self, slot: Slot, claim: Claim) -> None:
-        """One claim from its start to its settlement."""
+        """One claim from its start to its settlement; whatever fails, the slot lives on and the claim has an end."""
+        try:
+            end = self._attempt(slot, claim)
+        except BaseException as error:
+            end = self._executor.broken(claim, error)
+        self._settle(end, claim)
+
+    def _attempt(self, slot: Slot, claim: Claim) -> Settlement:
         desk, executor, clock = self._desk, self._executor, self._clock
         if claim.id in desk.cancelled:
-            self._settle(cancelled(claim), claim)
-            return
+            return cancelled(claim)
         started_us = clock.monotonic_us()
-        try:
-            run = executor.load(claim, started_us, slot.interrupt)
-        except Refused as refusal:
-            self._settle(executor.refused(claim, refusal), claim)
-            return
-        desk.running[claim.id] = run
+        run = executor.load(claim, started_us, slot.interrupt)
+        desk.begin(run)
         token = current.set(run.context)
         error: BaseException | None = None
         value: Any = None
@@ -177,9 +195,8 @@ class ThreadPool:
             error = raised
         ran_us = clock.monotonic_us() - started_us
         current.reset(token)
-        desk.running.pop(claim.id, None)
+        desk.finish(run)
         if executor.has_hooks_after:
             executor.tell_after(run, error)
         desk.timed(ran_us)
-        end = executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)
-        self._settle(end, claim)
+        return executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)

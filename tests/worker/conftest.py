@@ -1,0 +1,55 @@
+"""An app of simple tasks, a worker that is stepped by hand, and a look at what a test leaves behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.soak.waiting import wait_for
+from tests.worker.rig import Rig
+from windlass.app.app import App
+
+
+@pytest.fixture
+def app() -> App:
+    app = App("memory://")
+
+    @app.task(name="double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.task(name="fails")
+    def fails(text: str) -> None:
+        raise ValueError(text)
+
+    @app.task(name="patient", timeout=10)
+    def patient() -> str:
+        return "done"
+
+    return app
+
+
+@pytest.fixture
+def rig(app: App) -> Iterator[Rig]:
+    rig = Rig(app)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Whatever a test started has ended with it."""
+    before = set(threading.enumerate())
+    yield
+
+    def ended() -> bool:
+        # A waiter ends by itself when nobody waits any more.
+        return not [thread for thread in threading.enumerate() if thread not in before and _is_ours(thread)]
+
+    wait_for("the threads of the test to end", ended, hang_s=15)
+
+
+def _is_ours(thread: threading.Thread) -> bool:
+    return thread.name.startswith("windlass-")

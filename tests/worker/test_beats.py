@@ -1,0 +1,222 @@
+"""Heartbeat, janitor and watchman, step by step."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.worker.rig import Rig
+from windlass.app.endings import CancelAsked, TimedOut
+from windlass.core.errors import StoreUnavailable, WorkerGone
+from windlass.core.job import State
+from windlass.engines.protocol import TallyQuery
+from windlass.testing.faults import Fault
+from windlass.worker.desk import Run
+from windlass.worker.watchman import GRACE_US, LOOK_S
+
+
+def running(rig: Rig, task: str = "double", *args: Any) -> Run:
+    """A job of that task, running."""
+    rig.app.send(task, *(args or (1,)) if task == "double" else args)
+    rig.consume()
+    return rig.pool.begin_next()
+
+
+# ── heartbeat ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_beat_keeps_the_card_alive_however_long_a_job_takes(rig: Rig) -> None:
+    run = running(rig)
+    other = rig.second()
+    for _ in range(20):
+        rig.advance(5)
+        assert rig.beat() == rig.app.settings.beat_s
+        other.beat()
+        other.sweep()
+    rig.pool.end(run, 2)
+    rig.settle()
+    assert rig.state(run.claim.id) is State.SUCCEEDED
+    assert rig.record(run.claim.id).losses == 0
+
+
+def test_counts_reach_the_history_once_though_an_answer_is_lost(rig: Rig) -> None:
+    rig.app.named("double").delay_many([(1,), (2,)])
+    rig.work()
+    rig.engine.plan("renew", [Fault.LOSE, Fault.REFUSE])
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            rig.beat()
+    rig.app.send("double", 3)
+    rig.work()
+    rig.beat()
+    assert rig.counted("succeeded") == 2
+    rig.beat()
+    assert rig.counted("succeeded") == 3
+
+
+def test_a_cancel_reaches_the_running_job_with_the_next_beat(rig: Rig) -> None:
+    run = running(rig)
+    assert rig.app.result(run.claim.id).cancel()
+    assert not run.context.cancelled
+    rig.beat()
+    assert run.context.cancelled
+    assert run.asked is CancelAsked
+
+
+def test_a_cancel_of_a_job_that_waits_for_a_slot_ends_it_without_a_run(rig: Rig) -> None:
+    handle = rig.app.send("fails", "must not run")
+    rig.consume()
+    assert handle.cancel()
+    rig.beat()
+    rig.pool.run_next()
+    rig.settle()
+    record = rig.record(handle.job_id)
+    assert (record.state, record.reason) == (State.CANCELLED, "cancelled")
+    assert not rig.crew.desk.cancelled
+
+
+def test_a_cancel_that_comes_while_a_slot_takes_the_claim_is_heeded(rig: Rig) -> None:
+    """Between the slot's look at the cancels and its run being known there must be no gap."""
+    rig.app.send("double", 1)
+    rig.consume()
+    (claim,) = rig.crew.desk.open.values()
+    rig.crew.desk.cancel(claim.id)
+    run = rig.pool.begin_next()
+    assert run.asked is CancelAsked
+
+
+def test_a_worker_whose_card_was_swept_goes_on_under_a_new_id(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    run = running(rig)
+    old, ticket = rig.crew.heartbeat.worker, rig.crew.consumer.ticket
+    other = rig.second()
+    rig.advance(8)
+    other.beat()
+    rig.advance(8)
+    other.beat()
+    other.sweep()
+    assert rig.state(run.claim.id) is State.READY
+    with pytest.raises(WorkerGone):
+        rig.consume()
+    rig.beat()
+    assert "goes on under a new id" in caplog.text
+    assert rig.crew.heartbeat.worker != old
+    assert rig.crew.consumer.ticket == ticket, "tickets only ever grow, whatever card they go to"
+    # The job comes back to the same worker, while its old run goes on.
+    assert rig.consume() == 0
+    again = rig.pool.begin_next()
+    assert again.claim.id == run.claim.id
+    assert again.claim.fence > run.claim.fence
+    rig.pool.end(run, 1)
+    rig.settle()
+    assert rig.state(run.claim.id) is State.RUNNING, "the old end is stale"
+    assert rig.crew.desk.running == {again.claim.id: again}
+    assert rig.crew.desk.holds(again.claim)
+    rig.pool.end(again, 2)
+    rig.settle()
+    assert rig.app.result(again.claim.id).get() == 2
+    assert not rig.crew.desk.open
+
+
+def test_a_new_id_is_announced_later_if_the_store_fails_just_then(rig: Rig) -> None:
+    other = rig.second()
+    rig.advance(8)
+    other.beat()
+    rig.advance(8)
+    other.beat()
+    other.sweep()
+    rig.engine.plan("renew", [None, Fault.LOSE])
+    with pytest.raises(StoreUnavailable):
+        rig.beat()
+    rig.beat()
+    rig.app.send("double", 1)
+    assert rig.consume() == 0
+
+
+def test_the_last_beat_takes_the_card_away(rig: Rig) -> None:
+    rig.app.send("double", 1)
+    rig.work()
+    rig.crew.heartbeat.leave()
+    assert rig.engine.inner.tally(TallyQuery()).cards == ()
+    assert rig.counted("succeeded") == 1
+
+
+# ── janitor ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_janitor_goes_on_at_once_while_there_is_more_to_sweep(rig: Rig) -> None:
+    rig.app.named("double").using(expires=1).delay_many([(number,) for number in range(150)])
+    rig.advance(2)
+    assert rig.sweep() == 0.0
+    assert rig.sweep() == rig.app.settings.sweep_s
+
+
+# ── watchman ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_watchman_sleeps_while_nothing_is_open(rig: Rig) -> None:
+    assert rig.watch() is None
+    running(rig)
+    assert rig.watch() == LOOK_S
+
+
+def test_a_task_is_stopped_at_its_deadline_and_not_before(rig: Rig) -> None:
+    run = running(rig, "patient")
+    rig.advance(9.99)
+    rig.watch()
+    assert run.asked is None
+    rig.advance(0.01)
+    rig.watch()
+    assert run.asked is TimedOut
+
+
+def test_a_job_that_ignores_its_timeout_is_in_its_log_in_the_history_and_on_the_card(rig: Rig) -> None:
+    run = running(rig, "patient")
+    rig.advance(10)
+    rig.watch()
+    rig.advance(GRACE_US / 1e6 - 0.01)
+    rig.watch()
+    assert not run.reported
+    rig.advance(0.01)
+    for _ in range(3):
+        rig.watch()
+    rig.settle()
+    rig.beat()
+    (line,) = rig.job(run.claim.id).log
+    assert line.text == b"The task has not heeded its timeout for 5s; it runs on and its slot stays taken."
+    assert rig.counted("overrun") == 1
+    assert json.loads(rig.card_info())["stuck"] == [run.context.id]
+    rig.pool.end(run, 1)
+    rig.settle()
+    rig.beat()
+    assert "stuck" not in json.loads(rig.card_info())
+
+
+def test_a_job_that_ignores_a_cancel_is_reported_too(rig: Rig) -> None:
+    run = running(rig)
+    rig.app.result(run.claim.id).cancel()
+    rig.beat()
+    rig.watch()
+    rig.advance(GRACE_US / 1e6)
+    rig.watch()
+    rig.settle()
+    (line,) = rig.job(run.claim.id).log
+    assert line.text.startswith(b"The task has not heeded a cancel for 5s")
+
+
+def test_the_slot_of_a_stuck_job_stays_taken_and_the_other_one_goes_on(rig: Rig) -> None:
+    run = running(rig, "patient")
+    rig.advance(10)
+    rig.watch()
+    rig.advance(6)
+    rig.watch()
+    rig.beat()
+    ids = [handle.job_id for handle in rig.app.named("double").delay_many([(1,), (2,), (3,)])]
+    assert rig.consume() == 0
+    assert rig.pool.waiting() == 1
+    while any(rig.state(job_id) is not State.SUCCEEDED for job_id in ids):
+        rig.consume()
+        rig.pool.run_next()
+        rig.settle()
+    assert run.claim.id in rig.crew.desk.running

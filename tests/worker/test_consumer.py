@@ -1,0 +1,343 @@
+"""The consumer, step by step: what it asks for, what it leaves to others, and suspects."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worker.rig import Rig
+from windlass.app.app import App
+from windlass.core.errors import StoreUnavailable
+from windlass.core.job import Job, State
+from windlass.engines.protocol import BATCH, Note, Settlement
+from windlass.testing.faults import Fault
+from windlass.worker.consumer import BACK_OFF_US, LOOK_S
+from windlass.worker.executor import given_back
+from windlass.worker.settler import MOST_UNSETTLED
+
+
+def send(app: App, count: int) -> list[bytes]:
+    return [handle.job_id for handle in app.named("double").delay_many([(number,) for number in range(count)])]
+
+
+def lose_worker(rig: Rig, worker: Rig) -> None:
+    """The worker dies with what it holds, and the other one sweeps."""
+    rig.beat()
+    rig.advance(8)
+    rig.beat()
+    rig.advance(8)
+    rig.beat()
+    rig.sweep()
+
+
+def make_suspect(rig: Rig) -> bytes:
+    """A job during which two workers died."""
+    (job_id,) = send(rig.app, 1)
+    for _ in range(2):
+        other = rig.second()
+        other.consume()
+        assert rig.state(job_id) is State.RUNNING
+        lose_worker(rig, other)
+    assert rig.record(job_id).suspect
+    return job_id
+
+
+# ── how much ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_before_anything_was_measured_a_slot_gets_one_claim(rig: Rig) -> None:
+    ids = send(rig.app, 5)
+    assert rig.consume() == 0
+    assert rig.consume() is None
+    assert [rig.state(job_id) for job_id in ids].count(State.RUNNING) == 2
+    assert rig.pool.waiting() == 2
+
+
+def test_tiny_jobs_are_claimed_about_fifty_milliseconds_ahead(rig: Rig) -> None:
+    ids = send(rig.app, 300)
+    rig.crew.desk.mean_us = 1_000.0
+    assert rig.consume() == 0
+    assert rig.pool.waiting() == 2 * 50
+    assert rig.consume() is None
+    rig.crew.desk.mean_us = 1.0
+    assert rig.consume() == 0
+    assert rig.pool.waiting() == 2 * BATCH
+    assert [rig.state(job_id) for job_id in ids].count(State.READY) == 100
+
+
+def test_a_claim_between_the_queue_and_its_run_counts_as_taken(rig: Rig) -> None:
+    send(rig.app, 5)
+    rig.consume()
+    for claim in rig.pool.take_back():  # a slot has taken it and has not begun
+        assert rig.crew.desk.holds(claim)
+    assert rig.consume() is None
+
+
+def test_an_ended_job_makes_room_before_the_store_has_its_end(rig: Rig) -> None:
+    ids = send(rig.app, 3)
+    rig.consume()
+    rig.pool.run_next()
+    assert rig.crew.settler.unsettled == 1
+    assert rig.consume() == 0
+    assert rig.state(ids[2]) is State.RUNNING
+
+
+def test_nothing_new_is_claimed_while_more_than_two_batches_are_unsettled(rig: Rig) -> None:
+    (job_id,) = send(rig.app, 1)
+    for number in range(MOST_UNSETTLED + 1):
+        rig.crew.settler.put(Settlement(id=number.to_bytes(16), fence=1), urgent=False)
+    assert rig.consume() is None
+    assert rig.state(job_id) is State.READY
+    rig.settle()
+    assert rig.consume() == 0
+
+
+def test_an_idle_consumer_sleeps_until_something_comes_due(rig: Rig) -> None:
+    assert rig.consume() == LOOK_S
+    rig.app.named("double").using(delay=7).delay(1)
+    assert rig.consume() == 7
+
+
+def test_a_lost_answer_strands_no_claim(rig: Rig) -> None:
+    ids = send(rig.app, 2)
+    rig.engine.lose("claim")
+    with pytest.raises(StoreUnavailable):
+        rig.consume()
+    assert [rig.state(job_id) for job_id in ids] == [State.RUNNING] * 2
+    rig.work()
+    assert [rig.state(job_id) for job_id in ids] == [State.SUCCEEDED] * 2
+
+
+# ── wake-ups ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_wake_up_for_more_than_it_can_take_is_passed_on(rig: Rig) -> None:
+    """The store wakes one sleeper: if that one kept it to itself, the others would sleep beside waiting jobs."""
+    assert rig.consume() == LOOK_S
+    send(rig.app, 3)
+    rig.crew.consumer.rest(LOOK_S)
+    assert rig.consume() == 0
+    assert rig.engine.calls["signal"] == 0
+    assert rig.consume() is None
+    assert rig.engine.calls["signal"] == 1
+    assert rig.consume() is None
+    assert rig.engine.calls["signal"] == 1
+
+
+def test_a_wake_up_whose_work_was_taken_whole_is_not_passed_on(rig: Rig) -> None:
+    assert rig.consume() == LOOK_S
+    send(rig.app, 1)
+    rig.crew.consumer.rest(LOOK_S)
+    assert rig.consume() == 0
+    assert rig.consume() == LOOK_S
+    assert rig.engine.calls["signal"] == 0
+
+
+def test_a_wake_up_by_what_it_gave_back_itself_is_passed_on(rig: Rig) -> None:
+    rig.crew.desk.mean_us = 1_000.0
+    send(rig.app, 10)
+    rig.consume()
+    rig.pool.begin_next()
+    rig.pool.begin_next()
+    assert rig.consume() == LOOK_S, "there is room for more"
+    rig.advance(0.1)
+    rig.watch()
+    rig.settle()
+    rig.crew.consumer.rest(LOOK_S)
+    assert rig.consume() == pytest.approx(BACK_OFF_US / 1e6, abs=0.05)
+    assert rig.engine.calls["signal"] == 1
+
+
+# ── what others could run ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_claims_behind_long_jobs_go_back_and_are_left_to_others_for_a_while(rig: Rig) -> None:
+    rig.crew.desk.mean_us = 10_000.0
+    ids = send(rig.app, 10)
+    rig.consume()
+    runs = [rig.pool.begin_next(), rig.pool.begin_next()]
+    rig.advance(0.04)
+    rig.watch()
+    assert rig.pool.waiting() == 8
+    rig.advance(0.02)
+    rig.watch()
+    assert rig.pool.waiting() == 0
+    rig.settle()
+    assert [rig.state(job_id) for job_id in ids] == [State.RUNNING] * 2 + [State.READY] * 8
+    assert rig.consume() == pytest.approx(BACK_OFF_US / 1e6, abs=0.05)
+    other = rig.second()
+    other.work()
+    assert [rig.state(job_id) for job_id in ids[2:]] == [State.SUCCEEDED] * 8
+    for run in runs:
+        rig.pool.end(run, 0)
+    rig.settle()
+    assert [rig.state(job_id) for job_id in ids[:2]] == [State.SUCCEEDED] * 2
+
+
+def test_claims_wait_while_one_slot_is_free_or_one_job_is_young(rig: Rig) -> None:
+    rig.crew.desk.mean_us = 10_000.0
+    send(rig.app, 10)
+    rig.consume()
+    rig.pool.begin_next()
+    rig.advance(1)
+    rig.watch()
+    assert rig.pool.waiting() == 9, "the other slot is about to take one"
+    rig.pool.begin_next()
+    rig.watch()
+    assert rig.pool.waiting() == 8
+
+
+def test_after_a_give_back_no_more_is_claimed_than_slots_until_jobs_are_short_again(rig: Rig) -> None:
+    rig.crew.desk.mean_us = 10_000.0
+    send(rig.app, 10)
+    rig.consume()
+    runs = [rig.pool.begin_next(), rig.pool.begin_next()]
+    rig.advance(0.2)
+    rig.watch()
+    rig.settle()
+    rig.crew.consumer.hungry()
+    assert rig.consume() is None, "both slots are taken: nothing is asked for, so nothing has to go back again"
+    for run in runs:
+        rig.pool.end(run, 0)
+    assert rig.consume() == 0
+    assert rig.pool.waiting() == 2
+
+
+# ── suspects ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_suspect_runs_with_nothing_beside_it_and_its_start_is_written_first(rig: Rig) -> None:
+    others = send(rig.app, 1)
+    rig.consume()
+    running = rig.pool.begin_next()
+    suspect = make_suspect(rig)
+    assert rig.consume() == 0, "it is claimed"
+    assert rig.state(suspect) is State.RUNNING
+    later = send(rig.app, 1)
+    assert rig.consume() is None
+    assert rig.pool.waiting() == 0, "it waits for the other job"
+    assert rig.record(suspect).started_us is None
+    rig.pool.end(running, 0)
+    rig.settle()
+    assert rig.consume() is None
+    assert rig.record(suspect).started_us is not None
+    assert rig.pool.first.id == suspect
+    assert rig.consume() is None
+    assert rig.state(later[0]) is State.READY, "nothing is claimed beside it"
+    rig.pool.run_next()
+    rig.settle()
+    rig.work()
+    assert [rig.state(job_id) for job_id in (*others, suspect, *later)] == [State.SUCCEEDED] * 3
+
+
+def test_a_lost_answer_to_a_claim_of_a_suspect_does_not_run_it_beside_others(rig: Rig) -> None:
+    suspect = make_suspect(rig)
+    rig.engine.plan("claim", [None, Fault.LOSE])
+    with pytest.raises(StoreUnavailable):
+        rig.consume()
+    assert rig.state(suspect) is State.RUNNING
+    send(rig.app, 1)
+    assert rig.consume() == 0
+    assert rig.pool.waiting() == 0
+    assert rig.consume() is None
+    assert rig.record(suspect).started_us is not None
+    assert rig.pool.first.id == suspect
+    assert rig.pool.waiting() == 1
+
+
+def test_a_lost_answer_to_a_claim_of_others_is_not_taken_for_a_suspect(rig: Rig) -> None:
+    ids = send(rig.app, 2)
+    rig.engine.plan("claim", [Fault.LOSE])
+    with pytest.raises(StoreUnavailable):
+        rig.consume()
+    rig.crew.desk.mean_us = 10_000.0
+    rig.advance(2)
+    rig.work()
+    assert [rig.state(job_id) for job_id in ids] == [State.SUCCEEDED] * 2
+
+
+def test_a_suspect_whose_start_cannot_be_written_is_tried_again(rig: Rig) -> None:
+    suspect = make_suspect(rig)
+    rig.consume()
+    rig.engine.plan("note", [Fault.REFUSE, Fault.LOSE])
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            rig.consume()
+        assert rig.pool.waiting() == 0
+    rig.consume()
+    assert rig.pool.run_next()
+    rig.settle()
+    assert rig.state(suspect) is State.SUCCEEDED
+    assert rig.record(suspect).crashes == 0
+
+
+def test_a_suspect_that_is_not_ours_any_more_is_let_go(rig: Rig) -> None:
+    make_suspect(rig)
+    rig.consume()
+    (claim,) = rig.crew.desk.open.values()
+    rig.engine.settle([given_back(claim)])
+    assert rig.consume() == 0
+    assert not rig.crew.desk.open
+    rig.work()
+    assert rig.state(claim.id) is State.SUCCEEDED
+
+
+def test_a_suspect_that_has_not_started_goes_back_at_the_stop(rig: Rig) -> None:
+    suspect = make_suspect(rig)
+    rig.consume()
+    rig.crew.consumer.stop()
+    rig.settle()
+    record = rig.record(suspect)
+    assert (record.state, record.suspect, record.crashes, record.losses) == (State.READY, True, 0, 2)
+    assert not rig.crew.desk.open
+
+
+def test_an_idle_worker_looks_for_a_suspect_each_time_it_is_woken(rig: Rig) -> None:
+    """The wake-up that says so comes once: who looks for others only then sleeps on it."""
+    assert rig.consume() == LOOK_S
+    suspect = make_suspect(rig)
+    rig.crew.consumer.tick(1)
+    assert rig.state(suspect) is State.RUNNING
+
+
+def test_three_crashes_alone_make_it_dead(rig: Rig) -> None:
+    suspect = make_suspect(rig)
+    for crashes in range(3):
+        assert rig.record(suspect).crashes == crashes
+        other = rig.second()
+        other.consume()
+        other.consume()
+        assert other.pool.first.id == suspect
+        lose_worker(rig, other)
+    record = rig.record(suspect)
+    assert (record.state, record.reason, record.crashes) == (State.DEAD, "poison", 3)
+
+
+def test_a_start_written_for_an_older_claim_counts_for_nothing(rig: Rig) -> None:
+    """It went back before it ran; its next worker dies while it waits: a loss, not a crash."""
+    suspect = make_suspect(rig)
+    rig.consume()
+    (claim,) = rig.crew.desk.open.values()
+    rig.engine.note([Note(id=claim.id, fence=claim.fence, kind="start")])
+    rig.crew.consumer.stop()
+    rig.settle()
+    other = rig.second()
+    other.consume()
+    lose_worker(rig, other)
+    record = rig.record(suspect)
+    assert (record.crashes, record.losses) == (0, 3)
+
+
+def test_an_unknown_task_waits_for_a_worker_that_knows_it(rig: Rig) -> None:
+    stranger = rig.app.send("elsewhere.task", 1)
+    (known,) = send(rig.app, 1)
+    rig.work()
+    assert rig.state(known) is State.SUCCEEDED
+    assert rig.state(stranger.job_id) is State.READY
+    assert isinstance(stranger.job(), Job)
+
+    @rig.app.task(name="elsewhere.task")
+    def elsewhere(number: int) -> int:
+        return number
+
+    rig.second().work()
+    assert rig.state(stranger.job_id) is State.SUCCEEDED

@@ -1,0 +1,222 @@
+"""Stopping: under load nothing is lost and nothing left behind; what does not end in time goes back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.soak.waiting import wait_for
+from windlass.app.app import App
+from windlass.core.errors import WouldBlock
+from windlass.core.job import State
+from windlass.engines.protocol import Query, TallyQuery
+from windlass.worker.worker import Worker
+
+HANG_S = 30
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
+    app = App("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db")
+    yield app
+    app.close()
+
+
+def ours() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("windlass-"))
+
+
+def test_a_stop_under_load_loses_nothing_and_leaves_nothing(app: App, tmp_path: Path) -> None:
+    runs: Counter[int] = Counter()
+    many = threading.Event()
+
+    @app.task(name="sync")
+    def sync(number: int) -> None:
+        runs[number] += 1
+        if sum(runs.values()) >= 150:
+            many.set()
+
+    @app.task(name="on_loop")
+    async def on_loop(number: int) -> None:
+        runs[number] += 1
+
+    handles = [
+        *app.named("sync").delay_many([(number,) for number in range(1_000)]),
+        *app.named("on_loop").delay_many([(number,) for number in range(1_000, 2_000)]),
+    ]
+    for _ in range(3):
+        many.clear()
+        worker = Worker(app, slots=4).start()
+        assert many.wait(HANG_S)
+        worker.stop()
+        assert ours() == []
+        states = Counter(handle.state for handle in handles)
+        assert set(states) <= {State.READY, State.SUCCEEDED}, "claims were given back"
+        assert states[State.SUCCEEDED] == sum(runs.values()), "what had run was settled"
+        assert app.engine.tally(TallyQuery()).cards == ()
+    with Worker(app, slots=4):
+        for handle in handles:
+            assert handle.wait(HANG_S)
+    assert set(runs.values()) == {1}
+    assert len(runs) == 2_000
+    for folder in ("owners", "wake"):
+        left = tmp_path / "jobs.db.d" / folder
+        assert not left.exists() or not [file for file in left.iterdir() if file.suffix == ".lock"]
+
+
+def test_when_a_stop_returns_every_thread_has_ended(app: App) -> None:
+    app.task(name="well")(lambda: 1)
+    with Worker(app, slots=200):
+        app.send("well").get(HANG_S)
+        assert len(ours_slots()) == 200
+    assert ours_slots() == []
+
+
+def test_a_running_job_may_end_within_the_drain(app: App) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    @app.task(name="slow")
+    def slow() -> int:
+        started.set()
+        go_on.wait(HANG_S)
+        return 1
+
+    handle = app.send("slow")
+    worker = Worker(app, slots=1).start()
+    assert started.wait(HANG_S)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    waiting = app.send("slow")
+    go_on.set()
+    stopping.join(HANG_S)
+    assert handle.get(0) == 1
+    assert waiting.state is State.READY
+
+
+def test_a_job_that_ignores_the_drain_goes_back_and_its_late_end_changes_nothing(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    runs: list[int] = []
+
+    @app.task(name="stubborn")
+    def stubborn() -> int:
+        runs.append(1)
+        if len(runs) == 1:
+            started.set()
+            go_on.wait(HANG_S)
+            return 1
+        return 2
+
+    handle = app.send("stubborn")
+    worker = Worker(app, slots=2).start()
+    assert started.wait(HANG_S)
+    worker.stop(drain=0.01)
+    assert "still runs; it goes back to the store" in caplog.text
+    record = handle.job().record
+    assert record is not None
+    assert (record.state, record.losses, record.crashes, record.attempt) == (State.READY, 0, 0, 1)
+    assert ours() == ["windlass-slot-1"] or ours() == ["windlass-slot-2"], "only the thread of that job is left"
+    with Worker(app, slots=2):
+        assert handle.get(HANG_S) == 2
+        go_on.set()
+        wait_for("the old run to end", lambda: len(ours_slots()) == 2)
+    assert handle.get(0) == 2
+    assert ours() == [] or ours() == ["windlass-waiter"]
+
+
+def ours_slots() -> list[str]:
+    return [name for name in ours() if name.startswith("windlass-slot")]
+
+
+def test_a_coroutine_that_does_not_end_within_the_drain_goes_back_and_is_cancelled(app: App) -> None:
+    import asyncio
+
+    started, cancelled = threading.Event(), threading.Event()
+
+    @app.task(name="long")
+    async def long() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(HANG_S)
+        finally:
+            cancelled.set()
+
+    handle = app.send("long")
+    worker = Worker(app, slots=1).start()
+    assert started.wait(HANG_S)
+    worker.stop(drain=0.01)
+    assert cancelled.is_set()
+    assert handle.state is State.READY
+    assert ours() == []
+
+
+def test_a_worker_can_be_started_again_under_a_new_id(app: App) -> None:
+    @app.task(name="well")
+    def well() -> int:
+        return 1
+
+    worker = Worker(app)
+    ids: set[str | None] = set()
+    for _ in range(3):
+        with worker:
+            ids.add(worker.id)
+            assert app.send("well").get(HANG_S) == 1
+        assert worker.id is None
+    assert len(ids) == 3
+
+
+def test_a_task_cannot_stop_its_own_worker(app: App) -> None:
+    worker = Worker(app, slots=1)
+
+    @app.task(name="stops")
+    def stops() -> str:
+        with pytest.raises(WouldBlock, match="cannot stop its own worker"):
+            worker.stop()
+        return "refused"
+
+    with worker:
+        assert app.send("stops").get(HANG_S) == "refused"
+
+
+def test_an_error_at_the_start_leaves_no_thread_and_no_card(app: App) -> None:
+    @app.on_start
+    async def broken() -> None:
+        raise RuntimeError("no database")
+
+    with pytest.raises(RuntimeError, match="no database"):
+        Worker(app).start()
+    assert ours() == []
+    assert app.engine.tally(TallyQuery()).cards == ()
+
+
+def test_claims_behind_a_long_job_are_run_by_a_second_worker_at_once(app: App) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    @app.task(name="quick")
+    def quick() -> None: ...
+
+    @app.task(name="long")
+    def long() -> None:
+        started.set()
+        go_on.wait(HANG_S)
+
+    with Worker(app, slots=1):
+        # So short are its jobs that it fetches many ahead.
+        app.named("quick").delay_many([()] * 500).get(HANG_S)
+        first = app.send("long")
+        behind = app.named("quick").delay_many([()] * 20)
+        assert started.wait(HANG_S)
+        with Worker(app, slots=1):
+            began = time.monotonic()
+            behind.get(HANG_S)
+            took_s = time.monotonic() - began
+        assert first.state is State.RUNNING
+        assert took_s < 5, "they were not kept behind the long one"
+        go_on.set()
+    assert app.engine.search(Query(state=State.RUNNING)).jobs == ()
