@@ -190,6 +190,14 @@ def test_a_task_logs_and_reports_progress(tasks: Any, work: Work) -> None:
     assert job.progress.data == b'{"done":3,"total":3,"note":"telling"}'
 
 
+def test_every_line_of_a_talkative_task_is_kept(tasks: Any, work: Work) -> None:
+    work(slots=1)
+    first, second = tasks.tell.delay(1_000), tasks.tell.delay(1_000)
+    for handle in (first, second):
+        handle.get(timeout=10)
+        assert [line.text for line in handle.job().log] == [b"line %d" % number for number in range(1_000)]
+
+
 def test_a_task_sends_others(tasks: Any, work: Work) -> None:
     work(slots=2)
     ids = tasks.send_again.delay(3).get(timeout=10)

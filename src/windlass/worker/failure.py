@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +11,7 @@ from types import TracebackType
 from windlass.core.job import Failure
 from windlass.core.limits import Limits
 
-_OURS = str(Path(__file__).parent.parent)
+_OURS = f"{Path(__file__).parent.parent}{os.sep}"  # a package windlass_shop beside us is not ours
 _MESSAGE = 2_000
 
 

@@ -99,7 +99,7 @@ class Settler(Service):
         return 0 if self.unsettled or self._notes else None
 
     def flush(self) -> None:
-        """One round: lines first, then up to a hundred ends."""
+        """One round: all lines first, then up to a hundred ends."""
         self._urgent, self._since_us = False, 0
         if not self._going:
             # Hooks see an end once, however often the store has to be asked.
