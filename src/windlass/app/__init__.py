@@ -3,7 +3,7 @@
 Reading order: `app.py` (the user's object), `task.py` (a function that can be sent), `options.py` (what can be said of
 a task or a send), `handle.py` and `waiter.py` (a job's result), `batching.py` (the same for asyncio), `context.py`
 (what a running task knows of its job), `endings.py` (how it says its own end), `middleware.py`, `resources.py`,
-`discovery.py`.
+`discovery.py` and `locate.py` (finding tasks and apps by name).
 
 Nothing here runs a job: that is `windlass.worker`. Nothing here opens a store before the first send.
 """

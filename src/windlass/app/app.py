@@ -15,7 +15,8 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -25,7 +26,7 @@ from windlass.app.middleware import Middleware, Stack, tell
 from windlass.app.options import Duration, TaskOptions, read_task_options
 from windlass.app.resources import Declared, Opened
 from windlass.app.task import AsyncTask, Sender, Task
-from windlass.core.clock import SystemClock
+from windlass.core.clock import Clock, SystemClock
 from windlass.core.errors import BadValue, DuplicateTask, StoreError, UnknownOption
 from windlass.core.events import Bus, Sent
 from windlass.core.ids import JobId, read_id
@@ -53,7 +54,6 @@ ANY = TaskOptions()
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
 _inherited: list[Opened] = []
 """Resources of the parent in a forked child: neither used nor closed, for closing would act for the parent."""
-_clock = SystemClock()
 
 
 class App:
@@ -79,7 +79,9 @@ class App:
         self._queues: dict[str, str] = {}
         self._middleware = tuple(middleware)
         self.stack = Stack(self._middleware)
+        self._clock: Clock = SystemClock()
         self._engine: Engine | None = None
+        self._lent: Engine | None = None
         self._own = threading.RLock()
         self._waiter: Waiter | None = None
         self._batchers: weakref.WeakKeyDictionary[Any, Batcher] = weakref.WeakKeyDictionary()
@@ -213,7 +215,7 @@ class App:
             request = job.request
             tell(self.stack.after_send, request, receipt)
             sent = Sent(
-                at_us=_clock.now_us(),
+                at_us=self.now_us(),
                 job=request.id,
                 task=request.task,
                 queue=request.queue,
@@ -236,6 +238,10 @@ class App:
 
     # ── the store ───────────────────────────────────────────────────────────────────────────────────────
 
+    def now_us(self) -> int:
+        """What time it is for whoever sends."""
+        return self._clock.now_us()
+
     @property
     def limits(self) -> Limits:
         """The bounds of what may be sent and stored."""
@@ -247,7 +253,9 @@ class App:
         engine = self._engine
         if engine is None:
             with self._own:
-                if self._engine is None:
+                if self._engine is None and self._lent is not None:
+                    self._engine = self._lent
+                elif self._engine is None:
                     engine = connect(self.settings.url, self.settings)
                     engine.open()
                     self._engine = engine
@@ -264,6 +272,27 @@ class App:
 
                 self._waiter = Waiter(lambda: self.engine)
             return self._waiter
+
+    @contextmanager
+    def on(self, engine: Engine) -> Generator[App]:
+        """Within `with app.on(engine):` the app's jobs live in that store; afterwards the app is as it was before.
+
+        For tests. Whoever made the engine opens and closes it; the app's own store is neither opened nor closed nor
+        seen meanwhile, not even by a `close` of the app. It holds for all threads. A worker stays on the store on which
+        it was started.
+        """
+        with self._own:
+            kept = (self._engine, self._end, self._waiter, self._opened, self._batchers, self._lent)
+            self._engine = self._end = self._waiter = self._opened = None
+            self._batchers = weakref.WeakKeyDictionary()
+            self._lent = engine
+        try:
+            yield self
+        finally:
+            # While it is still lent: what is on its way must not arrive in the app's own store.
+            self.close()
+            with self._own:
+                (self._engine, self._end, self._waiter, self._opened, self._batchers, self._lent) = kept
 
     def close(self) -> None:
         """Closes the store; the next send opens it again. Not needed at the end of a process."""
@@ -302,7 +331,7 @@ class App:
         if self._opened is not None:
             _inherited.append(self._opened)
             self._opened = None
-        if self._engine is not None:
+        if self._engine is not None and self._lent is None:
             self._end = self._finalizer(self._engine)
 
     def _finalizer(self, engine: Engine) -> weakref.finalize[..., Any]:

@@ -126,6 +126,8 @@ class Handle(Generic[R_co]):
         waiter, future = self._watch()
         try:
             job = future.result(timeout)
+        except NotFinished:
+            raise  # said by the store itself, which knows that nobody will run the job
         except TimeoutError:
             raise NotFinished(
                 f"The job {self.id} has not ended after {timeout:g} s.", "Wait longer, or see its state; it goes on."

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import msgspec
 
-from windlass.core.clock import SystemClock
 from windlass.core.durations import instant_us, to_us
 from windlass.core.errors import BadValue, UnknownOption
 from windlass.core.ids import JobId, read_id
@@ -25,7 +24,6 @@ from windlass.core.retry import Retry
 Duration = float | timedelta | str
 
 _encode = msgspec.json.Encoder().encode
-_clock = SystemClock()
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +67,9 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     key: Unique | None = None
     travelling: Travelling = NOTHING
 
-    def expiry_us(self) -> int | None:
+    def expiry_us(self, now_us: int) -> int | None:
         """The instant at which a job sent now expires."""
-        return self.expires_us if self.expires_in_us is None else _clock.now_us() + self.expires_in_us
+        return self.expires_us if self.expires_in_us is None else now_us + self.expires_in_us
 
     def stored(self) -> bytes:
         """The part that travels with the job; empty where there is none."""

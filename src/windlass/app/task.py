@@ -43,6 +43,7 @@ class House(Post, Protocol):
     @property
     def opened(self) -> Opened: ...
     def queue_of(self, task: str, options: TaskOptions) -> str: ...
+    def now_us(self) -> int: ...
     def insert(self, jobs: Sequence[Job]) -> list[Receipt]: ...
     def insert_soon(self, jobs: Sequence[Job]) -> Awaitable[list[Receipt]]: ...
 
@@ -54,7 +55,8 @@ class Sender(Generic[P, R]):
         self._house = house
         self.name = name
         self.options = options
-        self._sending = sending
+        self.sending = sending
+        """What `using` said."""
         self._said: Mapping[str, Any] = {}
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
@@ -111,7 +113,7 @@ class Sender(Generic[P, R]):
         said = {name: value for name, value in given.items() if value is not None}
         otherwise = copy.copy(self)
         otherwise._said = {**self._said, **said, **unknown}
-        otherwise._sending = read_send_options(self.name, otherwise._said, self._house.limits)
+        otherwise.sending = read_send_options(self.name, otherwise._said, self._house.limits)
         return otherwise
 
     def _jobs(self, calls: Iterable[Call]) -> list[Job]:
@@ -126,13 +128,13 @@ class Sender(Generic[P, R]):
                     f"Call number {number} of {self.name} is a {type(call).__name__}.",
                     "Give each call's arguments as a tuple, (1,), or as a dict by name.",
                 )
-        if self._sending.id is not None and len(jobs) > 1:
+        if self.sending.id is not None and len(jobs) > 1:
             raise BadValue("One id cannot be that of many jobs.", "Send them one by one, each with its id.")
         return jobs
 
     def job(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
         """The job that a send of these arguments makes; refused if they cannot be stored or do not fit."""
-        own, sending = self.options, self._sending
+        own, sending = self.options, self.sending
         payload = self._payload(args, kwargs)
         queue = sending.queue or self._house.queue_of(self.name, own)
         if sending is USUAL:
@@ -151,7 +153,7 @@ class Sender(Generic[P, R]):
                 tags=own.tags if sending.tags is None else sending.tags,
                 delay_us=sending.delay_us,
                 at_us=sending.at_us,
-                expires_us=sending.expiry_us(),
+                expires_us=sending.expiry_us(self._house.now_us()),
                 unique=sending.key,
                 options=sending.stored(),
             )

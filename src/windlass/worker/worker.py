@@ -12,7 +12,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from windlass.app.app import App
 from windlass.app.context import current
@@ -75,7 +75,7 @@ class Worker:
         """How many tasks run now."""
         return 0 if self._crew is None else len(self._crew.desk.running)
 
-    def start(self) -> Worker:
+    def start(self) -> Self:
         """Returns once the worker may claim; an error of a resource or of `on_start` is raised here."""
         with self._own:
             if self._crew is None:
@@ -100,7 +100,7 @@ class Worker:
             atexit.unregister(self.stop)
             crew.stop(self._drain_s if drain is None else to_us(drain) / SECOND_US)
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
