@@ -2,7 +2,8 @@
 
 In reading order: `bars.toml` and `bars.py` (what must be reached), `stores.py` (files with a million jobs, made once
 and copied), `rounds.py` (two contestants in turn, each in a process of its own), `bare.py` (the loop we are held
-against), then a family of measurements each: `claims.py`, `inserts.py`, `growth.py`; `report.py` (table, evidence).
+against), then a family of measurements each: of the engine `claims.py`, `inserts.py`, `growth.py`, of the worker
+`drains.py`, `latency.py`, `footprint.py`; `report.py` (table, evidence).
 
 Nothing here is imported by the package, and no figure is taken from an earlier run: every ratio comes from one run.
 """

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import bars, claims, growth, inserts
+from bench import bars, claims, drains, footprint, growth, inserts, latency
 from bench.report import ROOT, Line, judged, report, table, write
 from bench.rounds import Course, Round, say
 from bench.stores import BYTES_PER_JOB, Workshop
@@ -29,6 +29,15 @@ MEASUREMENTS: dict[str, Callable[[Course], list[Round]]] = {
         growth.finished_growth,
         growth.held_growth,
         growth.lane_growth,
+        drains.drain_solo,
+        drains.drain_solo_cpu,
+        drains.drain_threads,
+        drains.drain_aio,
+        latency.start_p50,
+        latency.start_p95,
+        latency.idle_cpu,
+        footprint.import_time,
+        footprint.worker_rss,
     )
 }
 

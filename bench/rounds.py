@@ -115,29 +115,37 @@ def cpu(ours: Figure, other: Figure) -> float:
     return ours.cpu_per_10k / other.cpu_per_10k
 
 
+def own_cpu(ours: Figure, _other: Figure) -> float:
+    """The CPU seconds per 10,000 jobs; the other's are in the figures."""
+    return ours.cpu_per_10k
+
+
+Compare = Callable[[Figure, Figure], float]
+"""Makes one value of the figures of two contestants."""
+
+
 def alternate(
-    course: Course,
-    first: Contestant,
-    second: Contestant,
-    compare: Callable[[Figure, Figure], float],
-    rounds: int,
+    course: Course, first: Contestant, second: Contestant, compare: Compare, rounds: int, *, whole: bool = False
 ) -> list[Round]:
-    """Runs both, slice by slice in turn; a round's value is the first compared with the second."""
+    """Runs both, slice by slice in turn; a round's value is the first compared with the second.
+
+    `whole`: each does its work in one piece, because it cannot pause; they take turns by the round.
+    """
     done: list[Round] = []
     for number in range(1, (course.rounds or rounds) + 1):
-        one, two = _round(course.workshop, (first, second), course.slices)
+        one, two = _round(course.workshop, (first, second), 1 if whole else course.slices, number)
         done.append(Round(compare(one, two), _details(first.name, one) | _details(second.name, two)))
         say(f"  round {number}: {_shown(first.name, one)} | {_shown(second.name, two)} → {done[-1].value:.3f}")
     return done
 
 
-def _round(workshop: Workshop, pair: tuple[Contestant, Contestant], slices: int) -> tuple[Figure, Figure]:
+def _round(workshop: Workshop, pair: tuple[Contestant, Contestant], slices: int, number: int) -> tuple[Figure, Figure]:
     with ExitStack() as stack:
         lanes = [stack.enter_context(Apart(c, stack.enter_context(workshop.copy(c.stock)), slices)) for c in pair]
         found: list[list[Figure]] = [[], []]
         for turn in range(slices):
             # ABBA: who goes first changes, so that whatever drifts falls on both alike.
-            for index in (0, 1) if turn % 2 else (1, 0):
+            for index in (0, 1) if (number + turn) % 2 else (1, 0):
                 found[index].append(lanes[index].go())
         for lane in lanes:
             lane.finish()

@@ -18,6 +18,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from windlass.core.codec import encode_arguments, encode_result
 from windlass.core.ids import new_id
 from windlass.core.limits import Limits
 from windlass.engines.sqlite import SqliteEngine
@@ -25,9 +26,9 @@ from windlass.engines.sqlite import SqliteEngine
 PLAIN, LANES, DONE = "plain", "lanes", "done"
 """The queues: plain jobs, lane jobs, finished jobs."""
 TASK = "bench.noop"
-PAYLOAD = b'{"v":1,"args":["' + b"x" * 181 + b'"]}'
-"""200 bytes, the size of a usual request."""
-RESULT = b'{"v":1,"value":"ok"}'
+PAYLOAD = encode_arguments(["x" * 173], {})
+"""200 bytes, the size of a usual request: one text, as a worker reads it."""
+RESULT = encode_result("ok")
 RAN_US = 250
 YEARS_US = 10 * 365 * 86_400 * 1_000_000
 LIMITS = Limits(keep_succeeded_count=10**9, keep_succeeded_us=YEARS_US)

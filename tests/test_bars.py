@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench import bars
+from bench import bars, drains, latency
 from bench.__main__ import MEASUREMENTS, main
 from bench.report import Report, judged, table
-from bench.rounds import Round
+from bench.rounds import Round, Run
 from bench.stores import (
     DONE,
     LANES,
@@ -28,8 +28,10 @@ from bench.stores import (
     connect,
     make,
 )
+from windlass.core.codec import encode_arguments
 from windlass.core.ids import new_id
 from windlass.core.job import Job, Request
+from windlass.core.signature import Signature
 from windlass.engines.protocol import Beat, Card, Order, Settlement, TallyQuery
 from windlass.engines.sqlite import SqliteEngine
 
@@ -115,6 +117,32 @@ def test_prepared_stores_have_true_counters(tmp_path: Path) -> None:
     counts = {(count.queue, count.state.value): count.n for count in engine.tally(TallyQuery()).counts}
     engine.close()
     assert counts == {(DONE, "succeeded"): 2, (PLAIN, "ready"): 3, (LANES, "ready"): 2, (LANES, "held"): 4}
+
+
+def test_a_payload_is_what_a_sender_would_have_sealed() -> None:
+    def noop(text: str) -> None:
+        pass
+
+    args, kwargs = Signature.of(noop).decode(PAYLOAD)
+    assert len(PAYLOAD) == 200
+    assert (encode_arguments(args, kwargs), kwargs) == (PAYLOAD, {})
+
+
+@pytest.mark.parametrize("run", [drains.run_solo, drains.run_threads, drains.run_aio])
+def test_a_worker_that_did_not_run_every_job_has_no_figure(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drains, "LONGEST_S", 0.3)
+    make(tmp_path / "jobs.db", STOCK)
+    with pytest.raises(RuntimeError, match=f"left 1 of {STOCK.plain + 1} jobs undone"):
+        next(run(tmp_path / "jobs.db", [STOCK.plain + 1]))
+
+
+def test_a_worker_that_did_not_start_every_job_has_no_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "LONGEST_S", 0.1)
+    make(tmp_path / "jobs.db", Stock())
+    with latency.Idle(tmp_path / "jobs.db") as worker, pytest.raises(RuntimeError, match="ran 0 jobs instead of 1"):
+        worker.waits_ns(1)
 
 
 def _write(path: Path) -> None:
