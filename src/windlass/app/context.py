@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from windlass.app.resources import Opened
 from windlass.core.clock import SystemClock
 from windlass.core.errors import BadValue, NotInJob
 from windlass.core.ids import JobId, new_id, show_id
@@ -53,6 +54,7 @@ class JobContext:
         "is_async",
         "job_id",
         "queue",
+        "resources",
         "store",
         "task",
     )
@@ -78,6 +80,7 @@ class JobContext:
         """Whether somebody asked for the job to be cancelled."""
         self.deadline_us: int | None = None
         self.store: object = None
+        self.resources: Opened | None = None
         self.alone = False
         self.is_async = False
         self._scribe = scribe

@@ -186,7 +186,7 @@ class Handle(Generic[R_co]):
                 return decode_result(job.result, self._returns, self._post.limits)
             case State.DEAD:
                 failure = job.failure
-                said = f"{failure.type}: {failure.message}" if failure is not None else record.reason or "no error kept"
+                said = "its worker died while it ran" if failure is None else f"{failure.type}: {failure.message}"
                 raise JobDead(
                     f"The job {self.id} is dead ({record.reason}): {said.rstrip('.')}.",
                     "Its traceback is in error.failure.",

@@ -22,7 +22,7 @@ from windlass.app.options import Duration, SendOptions, TaskOptions, read_send_o
 from windlass.app.resources import Declared, Opened
 from windlass.core.codec import encode_arguments
 from windlass.core.errors import BadValue
-from windlass.core.ids import new_id
+from windlass.core.ids import new_id, read_id
 from windlass.core.job import Job, Request
 from windlass.core.signature import Signature
 from windlass.engines.protocol import Receipt
@@ -169,6 +169,10 @@ class Sender(Generic[P, R]):
     def _returns(self) -> Any:
         return Any
 
+    def result(self, job_id: str | bytes) -> Handle[R]:
+        """A handle of a job of this task that was sent before, its result typed as the task's."""
+        return Handle(self._house, job_id if isinstance(job_id, bytes) else read_id(job_id), self._returns())
+
 
 class Task(Sender[P, R]):
     """A function of an app. Calling it runs it here; `delay` sends it."""
@@ -182,6 +186,8 @@ class Task(Sender[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the function here and now, without any queue."""
+        if current.get() is not None:  # called by a running task: the job is that one's
+            return self.function(*args, **self._with_resources(args, kwargs))
         token = current.set(local_context(self.name, self._house.queue_of(self.name, self.options)))
         try:
             return self.function(*args, **self._with_resources(args, kwargs))
@@ -193,7 +199,9 @@ class Task(Sender[P, R]):
         if not wanted:
             return kwargs
         given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
-        return {**kwargs, **{name: self._house.opened.get(kind) for name, kind in wanted.items() if name not in given}}
+        here = current.get()
+        opened = self._house.opened if here is None or here.resources is None else here.resources
+        return {**kwargs, **{name: opened.get(kind) for name, kind in wanted.items() if name not in given}}
 
     @functools.cached_property
     def injected(self) -> Mapping[str, type]:
@@ -228,6 +236,8 @@ class AsyncTask(Task[P, R]):
         return self._run(args, kwargs)
 
     async def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        if current.get() is not None:
+            return await self.function(*args, **self._with_resources(args, kwargs))
         token = current.set(local_context(self.name, self._house.queue_of(self.name, self.options)))
         try:
             return await self.function(*args, **self._with_resources(args, kwargs))

@@ -201,7 +201,7 @@ class Runner:
         try:
             run = executor.load(claim, started_us, lambda _run, _why: None)
         except Refused as refusal:
-            return executor.refused(claim, refusal), None
+            return executor.broken(claim, refusal), None
         value, error = self._call(executor, run)
         ran_us = self._clock.monotonic_us() - started_us
         if executor.has_hooks_after:

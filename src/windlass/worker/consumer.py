@@ -27,6 +27,8 @@ from windlass.worker.settler import MOST_UNSETTLED, Settler
 
 LOOK_S = 30.0
 SUSPECTS_US = 1_000_000
+PATIENCE_US, LATER_US = 5_000_000, 30_000_000
+"""How long a suspect waits for the others to end, and how long it is left to other workers if they do not."""
 BACK_OFF_US = 1_000_000
 """How long claims that had to be given back are left to others, unless a slot becomes free before."""
 
@@ -59,6 +61,7 @@ class Consumer(Service):
         self._woken: list[Hint] = []
         self._suspects_at_us = 0
         self._suspect: Claim | None = None
+        self._suspect_since_us = 0
         self._alone = False
         """Whether the suspect has been given to the pool."""
         self._not_before_us = 0
@@ -97,11 +100,17 @@ class Consumer(Service):
         found = self._claim(min(room, BATCH), suspects=False)
         if found.claims and (self._suspect is not None or now_us < self._suspects_at_us):
             return 0
+        if now_us < self._suspects_at_us and self._desk.open:
+            return self._listen_for(found)
         suspects = self._claim(1, suspects=True)
         self._suspects_at_us = now_us + SUSPECTS_US
         if found.claims or suspects.claims:
             return 0
-        waits_us = [wait_us for wait_us in (found.wait_us, suspects.wait_us) if wait_us is not None]
+        return self._listen_for(found, suspects)
+
+    def _listen_for(self, *looked: Claims) -> float:
+        """Sleeps in the store's wait until something comes or is due."""
+        waits_us = [found.wait_us for found in looked if found.wait_us is not None]
         self._listen_s = min([LOOK_S, *(wait_us / 1e6 for wait_us in waits_us)])
         return self._listen_s
 
@@ -122,6 +131,7 @@ class Consumer(Service):
                 self._tell(found.claims)
             if found.claims[0].suspect:
                 (self._suspect,) = found.claims
+                self._suspect_since_us = self._clock.monotonic_us()
             else:
                 self._slots.put(found.claims)
         return found
@@ -151,7 +161,7 @@ class Consumer(Service):
             self._suspect, self._alone = None, False
             return 0
         if len(self._desk.open) > 1:
-            return None
+            return self._wait_for_the_others(suspect)
         (answer,) = self._engine.note([Note(id=suspect.id, fence=suspect.fence, kind="start")])
         if answer is not Verdict.ACCEPTED:
             self._desk.let_go(suspect.id)
@@ -160,6 +170,17 @@ class Consumer(Service):
         self._alone = True
         self._slots.put((suspect,))
         return None
+
+    def _wait_for_the_others(self, suspect: Claim) -> float | None:
+        """Nothing new is claimed meanwhile, so not for long: a job of hours would keep all slots but its own empty."""
+        now_us = self._clock.monotonic_us()
+        left_us = self._suspect_since_us + PATIENCE_US - now_us
+        if left_us > 0:
+            return left_us / 1e6
+        self._suspect = None
+        self._suspects_at_us = now_us + LATER_US
+        self._settler.put(given_back(suspect), urgent=True)
+        return 0
 
     def stop(self, timeout_s: float | None = None) -> None:
         super().stop(timeout_s)

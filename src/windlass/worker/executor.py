@@ -12,6 +12,7 @@ A job cannot bring a slot down: whatever its function raises, `SystemExit` inclu
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -89,6 +90,7 @@ class Executor:
             claim.id, claim.task, claim.queue, attempt=claim.attempt, fence=claim.fence, scribe=self._scribe
         )
         context.store = self._app
+        context.resources = self._resources
         context.alone = self._alone
         context.is_async = task.is_async
         timeout_us = task.options.timeout_us
@@ -121,7 +123,7 @@ class Executor:
             claim = run.claim
             self._bus.publish(
                 Started(
-                    at_us=claim.due_us,
+                    at_us=self._app.now_us(),
                     job=claim.id,
                     task=claim.task,
                     worker=self._worker,
@@ -154,6 +156,8 @@ class Executor:
             transition=SUCCESS if first else decide(Outcome.SUCCEEDED, _standing(claim)),
             result=result,
             ran_us=ran_us,
+            # A result goes with its record, so the record stays as long.
+            keep_us=keep_us if keep_us and keep_us > self._limits.keep_succeeded_us else None,
             keep_result_us=keep_us or None,
         )
 
@@ -192,7 +196,20 @@ class Executor:
 
     def ended(self, run: Run, verdict: Verdict, ran_us: int) -> Settlement:
         """decide and record: the settlement of an attempt that did not succeed."""
-        return settlement(run.claim, verdict, ran_us, _failure(verdict, self._limits), run.task.options.dead_queue)
+        end = settlement(run.claim, verdict, ran_us, _failure(verdict, self._limits), run.task.options.dead_queue)
+        if end.failure is not None:
+            dead = end.transition.to is State.DEAD
+            log.log(
+                logging.WARNING if dead else logging.INFO,
+                "%s %s, attempt %d: %s: %s %s",
+                run.claim.task,
+                run.context.id,
+                run.claim.attempt,
+                end.failure.type,
+                end.failure.message,
+                "The job is dead." if dead else f"It is tried again in {show(end.transition.delay_us)}.",
+            )
+        return end
 
     def broken(self, claim: Claim, error: BaseException) -> Settlement:
         """The settlement of a job that something around its function stopped: it could not be loaded, or a hook or a

@@ -46,7 +46,7 @@ class Heartbeat(Service):
         *,
         name: str,
         queues: tuple[str, ...] | None,
-        tasks: tuple[str, ...],
+        tasks: Callable[[], tuple[str, ...]],
         slots: int,
         pool: str,
         beat_s: float,
@@ -58,6 +58,7 @@ class Heartbeat(Service):
         self._bus = bus
         self._beat_s = beat_s
         self._pool = pool
+        self._tasks = tasks
         self.worker: WorkerId = new_id()
         self._card = Card(
             worker=self.worker,
@@ -65,7 +66,7 @@ class Heartbeat(Service):
             host=platform.node(),
             pid=os.getpid(),
             queues=queues,
-            tasks=tasks,
+            tasks=tasks(),
             slots=slots,
             lease_us=int(lease_s * 1e6),
         )
@@ -99,7 +100,8 @@ class Heartbeat(Service):
         if not self._deltas and self._number:
             self._deltas = self.take_counts()
         stuck = tuple(run.context.id for run in list(self._desk.running.values()) if run.reported)
-        card = msgspec.structs.replace(self._card, info=_encode(Info(self._pool, stuck)))
+        # Tasks may have been defined since the start, in a notebook for one.
+        card = msgspec.structs.replace(self._card, tasks=self._tasks(), info=_encode(Info(self._pool, stuck)))
         orders = self._engine.renew(Beat(card=card, beat=self._number, deltas=self._deltas))
         if orders.gone:
             self._start_anew()

@@ -96,7 +96,7 @@ class Settler(Service):
         if left_us > 0 and not self._urgent and len(self._ends) < BATCH and not self.stopping:
             return left_us / 1e6
         self.flush()
-        return 0 if self.unsettled or self._notes else None
+        return 0  # and only then to sleep, said beforehand
 
     def flush(self) -> None:
         """One round: all lines first, then up to a hundred ends."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
@@ -17,6 +18,7 @@ from typing import Any, Literal, Self
 from windlass.app.app import App
 from windlass.app.context import current
 from windlass.app.endings import Duration
+from windlass.app.options import refuse_unknown
 from windlass.app.resources import Opened
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.durations import SECOND_US, to_us
@@ -37,6 +39,7 @@ from windlass.worker.watchman import Watchman
 
 Kind = Literal["auto", "solo", "threads", "aio"]
 KINDS: tuple[Kind, ...] = ("auto", "solo", "threads", "aio")
+ENDING = (signal.SIGINT, signal.SIGTERM)
 SETTLE_S = 5.0
 """How long, past the drain, the last settlements are tried."""
 
@@ -53,9 +56,13 @@ class Worker:
         queues: Sequence[str] | None = None,
         name: str = "",
         drain: Duration = 30,
+        **unknown: Any,
     ) -> None:
+        refuse_unknown("A worker", unknown, ("slots", "pool", "queues", "name", "drain"))
         self._app = app
         _checked(app, slots, pool)
+        if isinstance(queues, str):
+            raise BadValue(f"The queues are the text {queues!r}.", f"Give a list: [{queues!r}].")
         self._kind: Kind = pool
         self._slots = 1 if pool == "solo" else slots
         self._queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
@@ -96,9 +103,28 @@ class Worker:
             raise WouldBlock("A task cannot stop its own worker and wait for it.", "Stop it from outside.")
         with self._own:
             crew, self._crew = self._crew, None
-        if crew is not None:
+        # In a forked child the worker is the parent's: its claims and its card are not ours to give away.
+        if crew is not None and crew.pid == os.getpid():
             atexit.unregister(self.stop)
             crew.stop(self._drain_s if drain is None else to_us(drain) / SECOND_US)
+
+    def run(self) -> None:
+        """Works until SIGINT or SIGTERM, then stops gracefully; a second signal ends the process at once.
+
+        Only in the main thread: that is where Python hears signals.
+        """
+        asked = threading.Event()
+
+        def ask(_number: int, _frame: object) -> None:
+            asked.set()
+
+        with self:
+            before = {number: signal.signal(number, ask) for number in ENDING}
+            try:
+                asked.wait()
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -115,6 +141,7 @@ class Crew:
     ) -> None:
         self._app = app
         self._clock = clock
+        self.pid = os.getpid()
         engine, settings = app.engine, app.settings
         threads, coroutines = _kinds(app, kind)
         self.desk = Desk(slots * (threads + coroutines))
@@ -131,7 +158,7 @@ class Crew:
             app.bus,
             name=name,
             queues=queues,
-            tasks=tuple(sorted(app.tasks)),
+            tasks=lambda: _those_it_can_run(app, threads=threads, coroutines=coroutines),
             slots=self.desk.slots,
             pool=kind,
             beat_s=settings.beat_s,
@@ -254,6 +281,11 @@ def _checked(app: App, slots: object, pool: object) -> None:
     if wrong:
         kind = "is no coroutine function" if pool == "aio" else "is a coroutine function"
         raise WrongPool(f"The task {wrong[0]} {kind}, which the pool {pool} cannot run.", "Use pool='auto'.")
+
+
+def _those_it_can_run(app: App, *, threads: bool, coroutines: bool) -> tuple[str, ...]:
+    """A job of another task waits for a worker that can run it."""
+    return tuple(sorted(name for name, task in app.tasks.items() if (coroutines if task.is_async else threads)))
 
 
 def _kinds(app: App, kind: Kind) -> tuple[bool, bool]:
