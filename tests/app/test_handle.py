@@ -377,7 +377,7 @@ def test_progress_shows_a_bar_until_all_have_ended(store: Store, capsys: pytest.
     handles = store.double.delay_many([(1,), (2,), (3,)])
     handles[0].cancel()
     with pytest.raises(NotFinished, match="2 of 3"):
-        handles.progress("mails", timeout=0.01)
+        handles.progress("mails", timeout=1)
     assert " 33%" in capsys.readouterr().out
     with Worker(store.app, slots=1):
         assert handles.progress("mails", timeout=10) is handles

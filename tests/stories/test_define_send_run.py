@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.stories.conftest import HERE, Work, second_process
 from windlass import State, Worker, as_completed, gather
 from windlass.core.errors import JobCancelled, JobDead, JobExpired, JobNotFound, NotFinished, ResultGone, WouldBlock
+from windlass.engines.protocol import Sweep
+from windlass.testing.clock import MovedClock, travel
 
 
 def test_a_plain_call_runs_here_and_now(tasks: Any) -> None:
@@ -246,3 +251,61 @@ def test_a_script_may_end_right_after_sending(tasks: Any, url: str) -> None:
     assert sent.stderr == ""
     with second_process(url):
         assert tasks.app.result(sent.stdout.strip()).get(timeout=10) == "order 7 to a@b.c"
+
+
+# ── the worker ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_task_defined_after_the_start_is_run_too(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = msgspec.structs.replace(tasks.app.settings, beat_s=0.05, lease_s=1.0)
+    monkeypatch.setattr(tasks.app, "settings", settings)
+    with Worker(tasks.app, slots=1):
+
+        @tasks.app.task(name="late")
+        def late() -> str:
+            return "not too late"
+
+        assert late.delay().get(timeout=10) == "not too late"
+
+
+def test_a_forked_child_leaves_its_parents_worker_alone(tasks: Any, marks: Path) -> None:
+    with Worker(tasks.app, slots=1, drain=1):
+        handle = tasks.hold_on.delay(1, str(marks))
+        while not marks.exists():
+            handle.wait(0.01)
+        pid = os.fork()
+        if pid == 0:
+            atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what sys.exit would do
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert handle.get(timeout=10) == "done"
+    assert len(marks.read_text().splitlines()) == 1, "it ran once"
+
+
+def test_a_result_is_kept_as_long_as_its_task_says(tasks: Any) -> None:
+    clock = MovedClock()
+    travel(tasks.app.engine, clock)
+    with Worker(tasks.app, slots=1):
+        long, usual = tasks.who.using(keep_result="90d").delay(), tasks.who.delay()
+        assert long.get(timeout=10) == usual.get(timeout=10) == os.getpid()
+    clock.advance(80 * 86_400_000_000)
+    tasks.app.engine.sweep(Sweep())
+    assert long.get() == os.getpid()
+    with pytest.raises(JobNotFound):
+        usual.get()
+
+
+def test_run_works_until_it_is_told_to_end(tasks: Any, url: str) -> None:
+    if url.startswith("memory"):
+        pytest.skip("the memory engine lives in one process")
+    code = "import tasks; from windlass import Worker; Worker(tasks.app).run(); print('ended')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "WINDLASS_URL": url, "PYTHONPATH": str(HERE)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert tasks.who.delay().get(timeout=30) == process.pid
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=30)
+    assert (said, process.returncode) == ("ended\n", 0)

@@ -134,6 +134,16 @@ def test_a_worker_without_slots_is_refused(app: App, slots: Any) -> None:
         Worker(app, slots=slots)
 
 
+def test_queues_given_as_a_text_are_refused(app: App) -> None:
+    with pytest.raises(BadValue, match=r"The queues are the text 'mail'. Give a list"):
+        Worker(app, queues="mail")
+
+
+def test_an_unknown_option_of_a_worker_names_the_near_miss(app: App) -> None:
+    with pytest.raises(UnknownOption, match=r"A worker has no option `slot`. Did you mean `slots`\?"):
+        Worker(app, slot=3)
+
+
 def test_outside_of_a_task_there_is_no_current_job() -> None:
     with pytest.raises(NotInJob, match="No job is running here"):
         current_job()

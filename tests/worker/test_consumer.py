@@ -10,7 +10,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import Job, State
 from windlass.engines.protocol import BATCH, Note, Settlement
 from windlass.testing.faults import Fault
-from windlass.worker.consumer import BACK_OFF_US, LOOK_S
+from windlass.worker.consumer import BACK_OFF_US, LOOK_S, PATIENCE_US
 from windlass.worker.executor import given_back
 from windlass.worker.settler import MOST_UNSETTLED
 
@@ -213,7 +213,7 @@ def test_a_suspect_runs_with_nothing_beside_it_and_its_start_is_written_first(ri
     assert rig.consume() == 0, "it is claimed"
     assert rig.state(suspect) is State.RUNNING
     later = send(rig.app, 1)
-    assert rig.consume() is None
+    assert rig.consume() == PATIENCE_US / 1e6
     assert rig.pool.waiting() == 0, "it waits for the other job"
     assert rig.record(suspect).started_us is None
     rig.pool.end(running, 0)
@@ -227,6 +227,22 @@ def test_a_suspect_runs_with_nothing_beside_it_and_its_start_is_written_first(ri
     rig.settle()
     rig.work()
     assert [rig.state(job_id) for job_id in (*others, suspect, *later)] == [State.SUCCEEDED] * 3
+
+
+def test_a_suspect_beside_a_long_job_goes_back_and_the_slots_go_on(rig: Rig) -> None:
+    send(rig.app, 1)
+    rig.consume()
+    rig.pool.begin_next()
+    suspect = make_suspect(rig)
+    assert rig.consume() == 0
+    rig.advance(PATIENCE_US / 1e6)
+    assert rig.consume() == 0
+    rig.settle()
+    assert rig.state(suspect) is State.READY
+    (later,) = send(rig.app, 1)
+    assert rig.consume() == 0
+    assert rig.state(later) is State.RUNNING
+    assert rig.state(suspect) is State.READY, "it is left to others for a while"
 
 
 def test_a_lost_answer_to_a_claim_of_a_suspect_does_not_run_it_beside_others(rig: Rig) -> None:

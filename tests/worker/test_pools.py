@@ -135,7 +135,7 @@ def test_a_coroutine_function_in_a_pool_without_a_loop_is_refused_by_name(app: A
     @app.task(name="crawl")
     async def crawl() -> None: ...
 
-    with pytest.raises(WrongPool, match=f"The task crawl is async; the pool {pool} cannot run it"):
+    with pytest.raises(WrongPool, match=f"crawl is a coroutine function, which the pool {pool} cannot run"):
         Worker(app, pool=pool)
     with pytest.raises(WrongPool, match="crawl"):
         worker.start()
@@ -145,7 +145,7 @@ def test_a_plain_function_in_the_pool_aio_is_refused_by_name(app: App) -> None:
     @app.task(name="plain")
     def plain() -> None: ...
 
-    with pytest.raises(WrongPool, match="The task plain is not async; the pool aio runs async tasks only"):
+    with pytest.raises(WrongPool, match="The task plain is no coroutine function"):
         Worker(app, pool="aio")
 
 

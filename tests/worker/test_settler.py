@@ -12,6 +12,7 @@ from tests.worker.rig import Rig
 from windlass.app.app import App
 from windlass.app.middleware import Middleware
 from windlass.core.errors import StoreUnavailable
+from windlass.core.ids import new_id
 from windlass.core.job import State
 from windlass.engines.protocol import BATCH, Settlement, Verdict
 from windlass.testing.faults import Fault
@@ -35,13 +36,13 @@ def test_ends_wait_five_milliseconds_for_company(rig: Rig) -> None:
     assert rig.crew.settler.tick(rig.now_us) == PATIENCE_US / 1e6
     assert rig.state(job_id) is State.RUNNING
     assert rig.crew.settler.tick(rig.now_us + PATIENCE_US - 1) == 1e-6
-    assert rig.crew.settler.tick(rig.now_us + PATIENCE_US) is None
+    assert rig.crew.settler.tick(rig.now_us + PATIENCE_US) == 0
     assert rig.state(job_id) is State.SUCCEEDED
 
 
 def test_a_hundred_go_at_once_in_one_call(rig: Rig) -> None:
     ids = ended(rig, BATCH)
-    assert rig.crew.settler.tick(rig.now_us) is None
+    assert rig.crew.settler.tick(rig.now_us) == 0
     assert {rig.state(job_id) for job_id in ids} == {State.SUCCEEDED}
     assert rig.engine.calls["settle"] == 1
 
@@ -56,8 +57,24 @@ def test_the_last_end_at_hand_is_urgent(rig: Rig) -> None:
     rig.app.send("double", 1)
     rig.consume()
     rig.pool.run_next()
-    assert rig.crew.settler.tick(rig.now_us) is None
+    assert rig.crew.settler.tick(rig.now_us) == 0
     assert rig.engine.calls["settle"] == 1
+
+
+def test_what_is_put_down_after_a_flush_wakes_the_settler(rig: Rig) -> None:
+    """It sleeps only after it has said so: an end or a line that comes in between must not lie there."""
+    settler = rig.crew.settler
+    rig.app.send("double", 1)
+    rig.consume()
+    rig.pool.run_next()
+    pause_s: float | None = 0.0
+    while pause_s == 0:
+        pause_s = settler.tick(rig.now_us)
+    assert pause_s is None, "it sleeps until it is woken"
+    woken: list[bool] = []
+    settler.wake = lambda: woken.append(True)
+    settler.write(new_id(), 1, "log", b"a line of a job that runs on")
+    assert woken
 
 
 def test_what_the_store_refused_or_did_not_answer_is_settled_exactly_once(rig: Rig) -> None:

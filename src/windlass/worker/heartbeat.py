@@ -108,6 +108,10 @@ class Heartbeat(Service):
             return
         self._number += 1
         self._deltas = ()
+        if card.tasks != self._card.tasks:
+            self._card = msgspec.structs.replace(self._card, tasks=card.tasks)
+            # Jobs of a new task may wait already, and our own consumer may sleep.
+            self._engine.signal([Hint(kind="order", id=self.worker)])
         for job_id in orders.cancel:
             self._desk.cancel(job_id)
         if self._bus.wanted(Renewed):
