@@ -92,8 +92,8 @@ class Desk:
         self.mean_us += (took_us - self.mean_us) * (0.5 if took_us > self.mean_us else 0.1)
 
     def appetite(self) -> int:
-        """How many claims to have at hand: about 50 ms of work for each slot, one at least."""
-        return self.slots * max(1, min(BATCH, int(RUN_US / max(self.mean_us, 1.0))))
+        """How many claims to have at hand: about 50 ms of work for each slot, one at least, two batches at most."""
+        return self.slots * max(1, min(2 * BATCH, int(RUN_US / max(self.mean_us, 1.0))))
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────────────────
 
