@@ -313,3 +313,34 @@ def test_without_pydantic_in_use_it_is_never_imported() -> None:
         "assert 'pydantic' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+RACE = """
+import sys, threading
+import msgspec
+from windlass.core.codec import reader
+
+sys.setswitchinterval(1e-6)
+for number in range(50):
+    inner = msgspec.defstruct(f"Inner{number}", [(f"f{n}", "int | None", None) for n in range(20)], module=__name__)
+    globals()[f"Inner{number}"] = inner
+    outer = msgspec.defstruct(f"Outer{number}", [(f"g{n}", f"Inner{number}") for n in range(20)], module=__name__)
+    data = msgspec.json.encode({f"g{n}": {} for n in range(20)})
+    start = threading.Barrier(4)
+
+    def read():
+        start.wait()
+        reader(outer, "it")(data)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_that_read_a_new_class_at_once_do_not_crash_the_process() -> None:
+    """Found by a soak: msgspec 0.22 reads a null pointer if a second thread asks for a class it is just learning."""
+    done = subprocess.run([sys.executable, "-c", RACE], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -11,9 +11,10 @@ from tests.worker.rig import Rig
 from windlass.app.endings import CancelAsked, TimedOut
 from windlass.core.errors import StoreUnavailable, WorkerGone
 from windlass.core.job import State
-from windlass.engines.protocol import TallyQuery
+from windlass.engines.protocol import Order, TallyQuery
 from windlass.testing.faults import Fault
 from windlass.worker.desk import Run
+from windlass.worker.executor import given_back
 from windlass.worker.watchman import GRACE_US, LOOK_S
 
 
@@ -220,3 +221,64 @@ def test_the_slot_of_a_stuck_job_stays_taken_and_the_other_one_goes_on(rig: Rig)
         rig.pool.run_next()
         rig.settle()
     assert run.claim.id in rig.crew.desk.running
+
+
+# ── stocktaking ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def beat(rig: Rig) -> None:
+    """A beat in its time; one that an order brings forward takes no stock."""
+    rig.advance(rig.app.settings.beat_s)
+    rig.beat()
+    rig.beat()
+
+
+def test_a_claim_that_only_the_store_knows_goes_back_after_two_beats(rig: Rig) -> None:
+    handle = rig.app.send("double", 1)
+    order = Order(worker=rig.crew.heartbeat.worker, ticket=rig.crew.consumer.ticket + 1)
+    (stray,) = rig.engine.claim(order).claims  # as if its answer had been lost for good
+    beat(rig)
+    rig.settle()
+    assert rig.state(stray.id) is State.RUNNING, "once may be chance: an answer is on its way"
+    beat(rig)
+    rig.settle()
+    assert rig.state(stray.id) is State.READY
+    rig.crew.consumer.ticket += 1
+    rig.work()
+    assert rig.state(handle.job_id) is State.SUCCEEDED
+
+
+def test_a_claim_that_only_the_desk_knows_is_let_go_after_two_beats_and_not_run(rig: Rig) -> None:
+    rig.app.send("fails", "must not run")
+    rig.consume()
+    claim = rig.pool.first
+    rig.engine.settle([given_back(claim)])
+    beat(rig)
+    assert claim.id in rig.crew.desk.open
+    beat(rig)
+    assert not rig.crew.desk.open
+    rig.pool.run_next()
+    rig.settle()
+    assert rig.state(claim.id) is State.READY
+    assert rig.record(claim.id).attempt == 1
+
+
+def test_a_running_job_whose_claim_is_gone_runs_on_and_its_end_is_stale(rig: Rig) -> None:
+    run = running(rig)
+    rig.engine.settle([given_back(run.claim)])
+    for _ in range(3):
+        beat(rig)
+    assert run.claim.id in rig.crew.desk.open
+    rig.pool.end(run, 2)
+    rig.settle()
+    assert rig.state(run.claim.id) is State.READY
+
+
+def test_while_claims_come_and_go_nothing_is_astray(rig: Rig) -> None:
+    for _ in range(5):
+        run = running(rig)
+        beat(rig)
+        rig.pool.end(run, 2)
+        beat(rig)
+        rig.settle()
+        assert rig.state(run.claim.id) is State.SUCCEEDED

@@ -14,7 +14,9 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
 import sys
+import threading
 import typing
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -286,12 +288,28 @@ def _validated(validate: Callable[[bytes], Any], text: bytes) -> Any:
         raise ValueError(said) from None
 
 
+_building = threading.Lock()
+"""msgspec learns a class the first time it is asked for it, and another thread that asks meanwhile crashes the process
+(a read of a null pointer in 0.22). So it is asked by one thread at a time, here, and for our own classes at import.
+"""
+
+
+def _after_fork() -> None:
+    """In a forked child: a thread that did not come along may have held the lock."""
+    global _building  # noqa: PLW0603
+    _building = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def reader(annotation: Any, whose: str) -> Read:
     """A compiled reader that gives the annotated type or raises; `WrongType` if there can be none."""
     if annotation in (inspect.Parameter.empty, object):
         annotation = Any
     try:
-        return msgspec.json.Decoder(annotation, dec_hook=_dec_hook).decode
+        with _building:
+            return msgspec.json.Decoder(annotation, dec_hook=_dec_hook).decode
     except Exception as error:
         # msgspec knows no unions of models, which are everyday for pydantic.
         pydantic: Any = sys.modules.get("pydantic")

@@ -34,12 +34,13 @@ class Opening(msgspec.Struct, frozen=True):
 
 
 OPEN = Gate()
+_gate = msgspec.json.Decoder(Gate).decode
 
 
 def read_gate(value: bytes) -> Gate:
     """The rule somebody wrote, refused in one sentence if it is none."""
     try:
-        gate = msgspec.json.decode(value, type=Gate)
+        gate = _gate(value)
     except msgspec.DecodeError as error:
         raise BadValue(f"This is not a gate's rule: {error}.", "See docs/reference/wire.md for its fields.") from None
     if gate.limit is not None and gate.limit < 0:

@@ -31,6 +31,10 @@ from windlass.engines.protocol import (
     Settlement,
 )
 
+for _kind in (Amendment, Beat, Card, Note, Order, Put, Query, Settlement):
+    # Learnt here and now: two threads that ask msgspec for a new class at once crash the process (core/codec.py).
+    msgspec.json.Decoder(_kind)
+
 KINDS = frozenset({"start", "log", "progress", "step"})
 
 

@@ -57,6 +57,8 @@ class Consumer(Service):
         self._queues = queues
         self.pool: Pool | None = None
         self.ticket = 0
+        self._unsure = False
+        """Whether the last claim was not answered: the store may have carried it out."""
         self._listen_s: float | None = None
         self._woken: list[Hint] = []
         self._suspects_at_us = 0
@@ -124,9 +126,17 @@ class Consumer(Service):
         order = Order(
             worker=self._worker(), ticket=self.ticket + 1, limit=limit, queues=self._queues, suspects=suspects
         )
-        found = self._engine.claim(order)
-        if found.claims:
+        try:
+            found = self._engine.claim(order)
+        except BaseException:
+            self._unsure = True
+            raise
+        if found.claims or self._unsure:
+            # After an answer that was lost even an empty one counts: what the store gave then may have been taken back
+            # since, and to the same ticket it would say nothing for ever.
             self.ticket += 1
+            self._unsure = False
+        if found.claims:
             self._desk.take_in(found.claims)
             self.on_claims()
             if self._bus.wanted(Claimed):

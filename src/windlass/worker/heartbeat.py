@@ -74,6 +74,8 @@ class Heartbeat(Service):
         self._deltas: tuple[Delta, ...] = ()
         self._due_us = 0
         self.take_counts: Callable[[], tuple[Delta, ...]] = tuple
+        self.on_claims: Callable[[WorkerId, int], None] = lambda _worker, _claims: None
+        """Called with the number of claims that the store says we hold."""
 
     def announce(self) -> None:
         """The first beat: from now on the worker may claim."""
@@ -114,6 +116,7 @@ class Heartbeat(Service):
             self._engine.signal([Hint(kind="order", id=self.worker)])
         for job_id in orders.cancel:
             self._desk.cancel(job_id)
+        self.on_claims(self.worker, orders.claims)
         if self._bus.wanted(Renewed):
             took_us = self._clock.monotonic_us() - now_us if now_us else 0
             self._bus.publish(

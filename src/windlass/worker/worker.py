@@ -35,6 +35,7 @@ from windlass.worker.pools.pool import Pool
 from windlass.worker.pools.threads import ThreadPool
 from windlass.worker.service import Service, log
 from windlass.worker.settler import Settler
+from windlass.worker.stocktaking import Stocktaking
 from windlass.worker.watchman import Watchman
 
 Kind = Literal["auto", "solo", "threads", "aio"]
@@ -173,6 +174,7 @@ class Crew:
         self.consumer.on_claims = self.watchman.wake
         self.settler.on_settled = self.consumer.wake
         self.heartbeat.take_counts = self.settler.take_counts
+        self.heartbeat.on_claims = Stocktaking(clock, engine, self.desk, self.settler, settings.beat_s).compare
 
     def _worker(self) -> bytes:
         return self.heartbeat.worker

@@ -45,10 +45,13 @@ def _rule(key: str, value: bytes) -> Gate:
         return Gate(paused=True)
 
 
+_card_of = msgspec.json.Decoder(Card).decode
+
+
 @lru_cache(maxsize=256)
 def tasks_of(card: bytes) -> frozenset[str] | None:
     """The tasks a stored card lists; None: all."""
-    tasks = msgspec.json.decode(card, type=Card).tasks
+    tasks = _card_of(card).tasks
     return None if tasks is None else frozenset(tasks)
 
 

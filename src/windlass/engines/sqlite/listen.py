@@ -49,6 +49,9 @@ class Listens(msgspec.Struct, frozen=True):
     worker: bytes | None
 
 
+_listens = msgspec.json.Decoder(Listens).decode
+
+
 class Ear:
     """A FIFO that one listening thread uses at a time."""
 
@@ -230,7 +233,7 @@ class Bells:
         known = self._known.get(name)
         if known is None:
             try:
-                known = msgspec.json.decode((self._folder / f"{name}.json").read_bytes(), type=Listens)
+                known = _listens((self._folder / f"{name}.json").read_bytes())
             except (OSError, msgspec.DecodeError):
                 return None
             if len(self._known) > 1_000:

@@ -134,6 +134,8 @@ class AioPool:
         desk, executor, clock = self._desk, self._executor, self._clock
         if claim.id in desk.cancelled:
             return cancelled(claim)
+        if not desk.holds(claim):  # it was let go meanwhile: somebody else may run it
+            return given_back(claim)
         started_us = clock.monotonic_us()
         run = executor.load(claim, started_us, self._interrupt)
         desk.begin(run)

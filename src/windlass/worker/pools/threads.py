@@ -21,7 +21,7 @@ from windlass.app.endings import Interrupted
 from windlass.core.clock import Clock
 from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Desk, Run
-from windlass.worker.executor import Executor, cancelled
+from windlass.worker.executor import Executor, cancelled, given_back
 from windlass.worker.pools.pool import Settle, stands_still
 
 LAST_STEPS_S = 1.0
@@ -182,6 +182,8 @@ class ThreadPool:
         desk, executor, clock = self._desk, self._executor, self._clock
         if claim.id in desk.cancelled:
             return cancelled(claim)
+        if not desk.holds(claim):  # it was let go meanwhile: somebody else may run it
+            return given_back(claim)
         started_us = clock.monotonic_us()
         run = executor.load(claim, started_us, slot.interrupt)
         desk.begin(run)
