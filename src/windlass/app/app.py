@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from windlass.app.context import shielded
 from windlass.app.discovery import discover
 from windlass.app.handle import Handle
 from windlass.app.middleware import Middleware, Stack, tell
@@ -131,6 +132,7 @@ class App:
     def _add(self, function: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any]:
         import inspect
 
+        _refuse_what_cannot_be_a_task(function)
         name = check_name("task", options.get("name") or task_name(function))
         extra = [option for one in self._middleware for option in one.options]
         known = self.tasks.get(name)
@@ -205,7 +207,8 @@ class App:
         stack = self.stack
         if stack.before_send:
             jobs = [stack.changed(job) for job in jobs]
-        receipts = self.engine.insert(jobs)
+        with shielded():
+            receipts = self.engine.insert(jobs)
         if stack.after_send or self.bus.wanted(Sent):
             self._tell(jobs, receipts)
         return receipts
@@ -370,6 +373,22 @@ def task_name(function: Callable[..., Any]) -> str:
         module = spec.name if spec is not None else Path(file).stem if file is not None else "main"
         module = module.removesuffix(".__main__")
     return f"{module}.{function.__qualname__}".replace(".<locals>", "").replace("<lambda>", "lambda")
+
+
+def _refuse_what_cannot_be_a_task(function: Callable[..., Any]) -> None:
+    import inspect
+
+    qualname = getattr(function, "__qualname__", "")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) or isinstance(function, type):
+        raise BadValue(f"{qualname} is a generator or a class: it has no result.", "Decorate a function that returns.")
+    inside = qualname.rpartition(".")[0]
+    if inside and not inside.endswith("<locals>"):
+        first = next(iter(inspect.signature(function).parameters), "")
+        if first in {"self", "cls"}:
+            raise BadValue(
+                f"{qualname} is a method: a job cannot bring its object along.",
+                "Decorate a function, and give it an id to load the object by.",
+            )
 
 
 def _where(function: Callable[..., Any]) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, Protocol, cast
 
 import msgspec
 
@@ -51,6 +52,7 @@ class JobContext:
         "cancelled",
         "deadline_us",
         "fence",
+        "guard",
         "is_async",
         "job_id",
         "queue",
@@ -80,6 +82,7 @@ class JobContext:
         """Whether somebody asked for the job to be cancelled."""
         self.deadline_us: int | None = None
         self.store: object = None
+        self.guard: Guard | None = None
         self.resources: Opened | None = None
         self.alone = False
         self.is_async = False
@@ -117,6 +120,15 @@ class JobContext:
         return f"<{self.task} {self.id}, attempt {self.attempt}>"
 
 
+class Guard(Protocol):
+    """While it is held, no interruption reaches the task."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *_: object) -> object: ...
+
+
+_NOTHING = nullcontext()
+
 current: ContextVar[JobContext | None] = ContextVar("windlass_job", default=None)
 
 
@@ -126,6 +138,12 @@ def current_job() -> JobContext:
     if found is None:
         raise NotInJob("No job is running here.", "Call current_job() inside a task.")
     return found
+
+
+def shielded() -> AbstractContextManager[object]:
+    """Around every call of a store by a task: one that is stopped in the middle would leave its locks taken."""
+    here = current.get()
+    return _NOTHING if here is None or here.guard is None else cast("AbstractContextManager[object]", here.guard)
 
 
 def local_context(task: str, queue: str) -> JobContext:

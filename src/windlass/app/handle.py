@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from windlass.app.context import current
+from windlass.app.context import current, shielded
+from windlass.app.endings import Duration
 from windlass.core.codec import decode_result
+from windlass.core.durations import SECOND_US, to_us
 from windlass.core.errors import (
     JobCancelled,
     JobDead,
@@ -74,7 +76,8 @@ class Handle(Generic[R_co]):
         return self._fetch(ALL_PARTS)
 
     def _fetch(self, parts: frozenset[Part]) -> Job:
-        (job,) = self._post.engine.fetch([self.job_id], parts)
+        with shielded():
+            (job,) = self._post.engine.fetch([self.job_id], parts)
         if job is None:
             raise self._unknown()
         return job
@@ -90,14 +93,15 @@ class Handle(Generic[R_co]):
 
         One that waits is cancelled at once. One that runs is told: async tasks are cancelled, others get an exception.
         """
-        amended = self._post.engine.amend(Amendment(change=Change.CANCEL, ids=(self.job_id,), reason=reason))
+        with shielded():
+            amended = self._post.engine.amend(Amendment(change=Change.CANCEL, ids=(self.job_id,), reason=reason))
         if not amended.refused:
             return True
         return self.state not in ENDED
 
     # ── the result ──────────────────────────────────────────────────────────────────────────────────────
 
-    def get(self, timeout: float | None = None) -> R_co:
+    def get(self, timeout: Duration | None = None) -> R_co:
         """Waits for the end and gives the task's result.
 
         Raises `JobDead`, `JobCancelled` or `JobExpired` where there is none, and `NotFinished` (a `TimeoutError`) when
@@ -108,7 +112,7 @@ class Handle(Generic[R_co]):
             job = self._wait(timeout)
         return self._value(job)
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: Duration | None = None) -> bool:
         """Whether the job has ended, at the latest after `timeout` seconds."""
         try:
             return _has_ended(self._fetch(frozenset())) or bool(self._wait(timeout))
@@ -121,16 +125,18 @@ class Handle(Generic[R_co]):
         (future,) = waiter.watch([self.job_id])
         return waiter, future
 
-    def _wait(self, timeout: float | None) -> Job:
+    def _wait(self, timeout: Duration | None) -> Job:
         self._refuse_to_block()
+        timeout_s = _seconds(timeout)
         waiter, future = self._watch()
         try:
-            job = future.result(timeout)
+            job = future.result(timeout_s)
         except NotFinished:
             raise  # said by the store itself, which knows that nobody will run the job
         except TimeoutError:
             raise NotFinished(
-                f"The job {self.id} has not ended after {timeout:g} s.", "Wait longer, or see its state; it goes on."
+                f"The job {self.id} has not ended after {timeout_s or 0:g} s; it is {self.state}.",
+                "Wait longer. A ready job needs a worker that takes its queue and knows its task.",
             ) from None
         finally:
             waiter.forget(self.job_id, future)
@@ -153,10 +159,13 @@ class Handle(Generic[R_co]):
                 "Write `await handle` or `async for` in an async task.",
             )
         if here.alone:
-            raise WouldBlock(
-                f"This task waits for the job {self.id} in its worker's only slot, so neither could ever end.",
-                "Give the worker more slots, or let the other task send what follows.",
-            )
+            raise self._stands_in_its_own_way()
+
+    def _stands_in_its_own_way(self) -> WouldBlock:
+        return WouldBlock(
+            f"This task waits for the job {self.id} in its worker's only slot, so neither could ever end.",
+            "Give the worker more slots, or let the other task send what follows.",
+        )
 
     def __await__(self) -> Generator[Any, None, R_co]:
         return self._result().__await__()
@@ -164,6 +173,9 @@ class Handle(Generic[R_co]):
     async def _result(self) -> R_co:
         import asyncio
 
+        here = current.get()
+        if here is not None and here.alone and here.store is self._post and not _has_ended(self._fetch(frozenset())):
+            raise self._stands_in_its_own_way()
         waiter, future = self._watch()
         try:
             job = await asyncio.wrap_future(future)
@@ -189,7 +201,7 @@ class Handle(Generic[R_co]):
                 said = "its worker died while it ran" if failure is None else f"{failure.type}: {failure.message}"
                 raise JobDead(
                     f"The job {self.id} is dead ({record.reason}): {said.rstrip('.')}.",
-                    "Its traceback is in error.failure.",
+                    "Its traceback is in error.failure." if failure else "Look at what it does to its process.",
                     failure=failure,
                 )
             case State.EXPIRED:
@@ -201,6 +213,11 @@ class Handle(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"
+
+
+def _seconds(timeout: Duration | None) -> float | None:
+    """A time to wait as the threads of Python take it."""
+    return timeout if timeout is None or isinstance(timeout, (int, float)) else to_us(timeout) / SECOND_US
 
 
 def _has_ended(job: Job) -> bool:
@@ -228,15 +245,15 @@ class Handles(Sequence[Handle[R_co]]):
     def __len__(self) -> int:
         return len(self._handles)
 
-    def get(self, timeout: float | None = None) -> list[R_co]:
+    def get(self, timeout: Duration | None = None) -> list[R_co]:
         """All results, in order; the first that is missing raises."""
         return gather(self._handles, timeout)
 
-    def as_completed(self, timeout: float | None = None) -> Completed[R_co]:
+    def as_completed(self, timeout: Duration | None = None) -> Completed[R_co]:
         """The handles as their jobs end; `for` and `async for` alike."""
         return Completed(self._handles, timeout)
 
-    def progress(self, description: str = "jobs", timeout: float | None = None) -> Handles[R_co]:
+    def progress(self, description: str = "jobs", timeout: Duration | None = None) -> Handles[R_co]:
         """Shows a progress bar until all have ended, then gives the handles again."""
         from rich.progress import track
 
@@ -256,13 +273,14 @@ class Handles(Sequence[Handle[R_co]]):
         return f"<{len(self)} handles>"
 
 
-def gather(handles: Iterable[Handle[R]], timeout: float | None = None) -> list[R]:
+def gather(handles: Iterable[Handle[R]], timeout: Duration | None = None) -> list[R]:
     """The results of all, in order. The first that has none raises; the others go on."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    timeout_s = _seconds(timeout)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
     return [handle.get(None if deadline is None else max(0.0, deadline - time.monotonic())) for handle in handles]
 
 
-def as_completed(handles: Iterable[Handle[R]], timeout: float | None = None) -> Completed[R]:
+def as_completed(handles: Iterable[Handle[R]], timeout: Duration | None = None) -> Completed[R]:
     """The handles as their jobs end, the first to end first."""
     return Completed(tuple(handles), timeout)
 
@@ -270,9 +288,9 @@ def as_completed(handles: Iterable[Handle[R]], timeout: float | None = None) -> 
 class Completed(Generic[R_co]):
     """Gives handles whose jobs have ended, by `for` or `async for`."""
 
-    def __init__(self, handles: Sequence[Handle[R_co]], timeout: float | None) -> None:
+    def __init__(self, handles: Sequence[Handle[R_co]], timeout: Duration | None) -> None:
         self._handles = handles
-        self._timeout = timeout
+        self._timeout_s = _seconds(timeout)
 
     def __iter__(self) -> Iterator[Handle[R_co]]:
         from queue import Empty, SimpleQueue
@@ -281,7 +299,7 @@ class Completed(Generic[R_co]):
             for handle in self._handles:
                 handle._refuse_to_block_unless_ended()  # pyright: ignore[reportPrivateUsage]
         ended: SimpleQueue[Watched[R_co]] = SimpleQueue()
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         with _watching(self._handles, ended.put):
             for left in range(len(self._handles), 0, -1):
                 wait_s = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -297,7 +315,7 @@ class Completed(Generic[R_co]):
 
         loop = asyncio.get_running_loop()
         ended: asyncio.Queue[Watched[R_co]] = asyncio.Queue()
-        deadline = None if self._timeout is None else loop.time() + self._timeout
+        deadline = None if self._timeout_s is None else loop.time() + self._timeout_s
 
         def put(watched: Watched[R_co]) -> None:
             loop.call_soon_threadsafe(ended.put_nowait, watched)
@@ -314,7 +332,8 @@ class Completed(Generic[R_co]):
 
     def _unfinished(self, left: int) -> NotFinished:
         return NotFinished(
-            f"{left} of {len(self._handles)} jobs have not ended after {self._timeout:g} s.", "Wait longer; they go on."
+            f"{left} of {len(self._handles)} jobs have not ended after {self._timeout_s or 0:g} s.",
+            "Wait longer.",
         )
 
 

@@ -92,7 +92,7 @@ def tell(hooks: Sequence[Callable[..., None]], *values: object) -> None:
     for hook in hooks:
         try:
             hook(*values)
-        except Exception:
+        except BaseException:  # SystemExit too: it would end a loop of the worker, and not the process
             log.exception("A middleware failed in %s.", _name(hook))
 
 

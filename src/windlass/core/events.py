@@ -154,7 +154,7 @@ class Bus:
         for handler in (*handlers.get(type(event), ()), *handlers.get(Event, ())):
             try:
                 handler(event)
-            except Exception:
+            except BaseException:
                 self._report(handler, event)
 
     def _report(self, handler: _Handler, event: Event) -> None:

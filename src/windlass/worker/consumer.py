@@ -64,6 +64,7 @@ class Consumer(Service):
         self._suspects_at_us = 0
         self._suspect: Claim | None = None
         self._suspect_since_us = 0
+        self._patience_us = PATIENCE_US
         self._alone = False
         """Whether the suspect has been given to the pool."""
         self._not_before_us = 0
@@ -145,8 +146,16 @@ class Consumer(Service):
                 (self._suspect,) = found.claims
                 self._suspect_since_us = self._clock.monotonic_us()
             else:
-                self._slots.put(found.claims)
+                self._give_to_the_slots(found.claims)
         return found
+
+    def _give_to_the_slots(self, claims: tuple[Claim, ...]) -> None:
+        try:
+            self._slots.put(claims)
+        except BaseException:
+            for claim in claims:
+                self._settler.put(given_back(claim), urgent=True)
+            raise
 
     def _tell(self, claims: tuple[Claim, ...]) -> None:
         now_us = self._clock.now_us()
@@ -171,6 +180,7 @@ class Consumer(Service):
             if self._desk.holds(suspect):
                 return None
             self._suspect, self._alone = None, False
+            self._patience_us = PATIENCE_US
             return 0
         if len(self._desk.open) > 1:
             return self._wait_for_the_others(suspect)
@@ -186,11 +196,12 @@ class Consumer(Service):
     def _wait_for_the_others(self, suspect: Claim) -> float | None:
         """Nothing new is claimed meanwhile, so not for long: a job of hours would keep all slots but its own empty."""
         now_us = self._clock.monotonic_us()
-        left_us = self._suspect_since_us + PATIENCE_US - now_us
+        left_us = self._suspect_since_us + self._patience_us - now_us
         if left_us > 0:
             return left_us / 1e6
         self._suspect = None
         self._suspects_at_us = now_us + LATER_US
+        self._patience_us *= 2  # or under steady work it would never run
         self._settler.put(given_back(suspect), urgent=True)
         return 0
 

@@ -91,7 +91,7 @@ class Executor:
         )
         context.store = self._app
         context.resources = self._resources
-        context.alone = self._alone
+        context.alone = self._alone or claim.suspect  # beside a suspect nothing runs
         context.is_async = task.is_async
         timeout_us = task.options.timeout_us
         if claim.options:

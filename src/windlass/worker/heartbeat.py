@@ -74,6 +74,8 @@ class Heartbeat(Service):
         self._deltas: tuple[Delta, ...] = ()
         self._due_us = 0
         self.take_counts: Callable[[], tuple[Delta, ...]] = tuple
+        self.on_new_id: Callable[[], None] = lambda: None
+        """Called when the store has taken the old id's jobs away."""
         self.on_claims: Callable[[WorkerId, int], None] = lambda _worker, _claims: None
         """Called with the number of claims that the store says we hold."""
 
@@ -128,6 +130,7 @@ class Heartbeat(Service):
         self.worker = new_id()
         self._card = msgspec.structs.replace(self._card, worker=self.worker)
         self._number = 0
+        self.on_new_id()
         self._renew(0)
 
     def leave(self) -> None:

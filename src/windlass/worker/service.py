@@ -95,6 +95,11 @@ class Service:
             self.rouse()
             self._thread.join(0.05)
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread still runs."""
+        return self._thread is not None and self._thread.is_alive()
+
     def _loop(self) -> None:
         while not self.stopping:
             self._bell.clear()

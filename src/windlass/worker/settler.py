@@ -25,6 +25,8 @@ from windlass.worker.service import Service, log
 
 PATIENCE_US = 5_000
 MOST_UNSETTLED = 2 * BATCH
+MOST_NOTES = 10_000
+"""Lines and reports that wait for the store; what comes beyond is dropped and counted."""
 
 
 class Settler(Service):
@@ -53,6 +55,7 @@ class Settler(Service):
         self._going: list[Settlement] = []
         """The batch that the store has not answered for yet."""
         self._notes: deque[Note] = deque()
+        self._dropped = 0
         self._urgent = False
         self._asleep = False
         self._since_us = 0
@@ -74,6 +77,9 @@ class Settler(Service):
         """Takes a line or a progress of a running job."""
         if len(data) > self._limits.note_bytes:
             data = data[: self._limits.note_bytes - 3] + "…".encode() if kind == "log" else b"{}"
+        if len(self._notes) >= MOST_NOTES:
+            self._dropped += 1  # the store cannot take them as fast as they come, or not at all
+            return
         self._notes.append(Note(id=job, fence=fence, kind="log" if kind == "log" else "progress", data=data))
         if self._asleep:
             self.wake()
@@ -103,7 +109,8 @@ class Settler(Service):
         self._urgent, self._since_us = False, 0
         if not self._going:
             # Hooks see an end once, however often the store has to be asked.
-            self._going = [self._changed(self._ends.popleft()) for _ in range(min(BATCH, len(self._ends)))]
+            for _ in range(min(BATCH, len(self._ends))):
+                self._going.append(self._changed(self._ends.popleft()))
         # All lines that are here now, after the ends were taken: none of these jobs can have another one.
         self._write_notes(len(self._notes))
         if self._going:
@@ -122,6 +129,9 @@ class Settler(Service):
             for _ in notes:
                 self._notes.popleft()
             count -= len(notes)
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            log.warning("%d lines of jobs' logs were dropped: they came faster than the store takes them.", dropped)
 
     def _settle(self, ends: Sequence[Settlement]) -> list[Verdict]:
         try:
@@ -145,7 +155,7 @@ class Settler(Service):
         for hook in self._stack.before_settle:
             try:
                 settlement = _same(hook(settlement), settlement)
-            except Exception:
+            except BaseException:
                 log.exception("A middleware failed before a settle; the settlement stays as it was.")
         return settlement
 

@@ -7,12 +7,12 @@ stop    consumer first (nothing new comes in), what has not started goes back, w
 
 from __future__ import annotations
 
-import atexit
 import inspect
 import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures.thread import ThreadPoolExecutor
 from typing import Any, Literal, Self
 
 from windlass.app.app import App
@@ -85,6 +85,8 @@ class Worker:
 
     def start(self) -> Self:
         """Returns once the worker may claim; an error of a resource or of `on_start` is raised here."""
+        if self._crew is not None and self._crew.pid != os.getpid():
+            self._crew, self._own = None, threading.Lock()  # a forked child: the crew is the parent's
         with self._own:
             if self._crew is None:
                 _checked(self._app, self._slots, self._kind)  # again: tasks may have come since
@@ -94,7 +96,7 @@ class Worker:
                 except BaseException:
                     self._crew = None
                     raise
-                atexit.register(self.stop)
+                _at_exit.add(self)
         return self
 
     def stop(self, drain: Duration | None = None) -> None:
@@ -106,7 +108,7 @@ class Worker:
             crew, self._crew = self._crew, None
         # In a forked child the worker is the parent's: its claims and its card are not ours to give away.
         if crew is not None and crew.pid == os.getpid():
-            atexit.unregister(self.stop)
+            _at_exit.discard(self)
             crew.stop(self._drain_s if drain is None else to_us(drain) / SECOND_US)
 
     def run(self) -> None:
@@ -174,6 +176,7 @@ class Crew:
         self.consumer.on_claims = self.watchman.wake
         self.settler.on_settled = self.consumer.wake
         self.heartbeat.take_counts = self.settler.take_counts
+        self.heartbeat.on_new_id = self._drop_what_waits
         self.heartbeat.on_claims = Stocktaking(clock, engine, self.desk, self.settler, settings.beat_s).compare
 
     def _worker(self) -> bytes:
@@ -197,6 +200,11 @@ class Crew:
         urgent = claim.lane is not None or claim.flow is not None or not self.pool.waiting()
         self.settler.put(settlement, urgent=urgent)
 
+    def _drop_what_waits(self) -> None:
+        """The claims of the old id are others' now; those that have not started here must not start."""
+        for claim in self.pool.take_back():
+            self.desk.let_go(claim.id)
+
     def runs(self, job_id: bytes) -> bool:
         return job_id in self.desk.running
 
@@ -218,25 +226,39 @@ class Crew:
         except BaseException:
             self._close_resources()
             raise
-        self.pool.start()
-        for service in self.services:
-            service.start()
+        try:
+            self.pool.start()
+            for service in self.services:
+                service.start()
+        except BaseException:  # no further thread can be started
+            self.stop(0)
+            raise
 
     def stop(self, drain_s: float) -> None:
-        self.consumer.stop()
+        """Never takes much longer than the drain, even if the store does not answer: its threads are daemons."""
+        until_us = self._clock.monotonic_us() + int((drain_s + SETTLE_S) * 1e6)
+
+        def left_s() -> float:
+            return max(0.1, (until_us - self._clock.monotonic_us()) / 1e6)
+
+        self.consumer.stop(left_s())
         for claim in self.pool.take_back():
             self.settler.put(given_back(claim), urgent=True)
         if not self.desk.wait_until_empty(drain_s):
             self._give_up()
-        self.watchman.stop()
+        self.watchman.stop(left_s())
         self.pool.stop()
-        self.settler.stop()
-        for settlement in self.settler.drain(SETTLE_S):
+        self.settler.stop(left_s())
+        for settlement in [] if self.settler.alive else self.settler.drain(left_s()):
             log.error("The end of job %s was not settled; it will be run again.", show_id(settlement.id))
-        self.janitor.stop()
-        self.heartbeat.stop()
+        self.janitor.stop(left_s())
+        self.heartbeat.stop(left_s())
+        stuck = [service.name for service in self.services if service.alive]
         try:
-            self.heartbeat.leave()
+            if stuck:
+                log.error("The store does not answer; left behind: %s.", ", ".join(stuck))
+            else:
+                self.heartbeat.leave()
         except StoreError as error:
             log.warning("The worker's card could not be taken away: %s", error)
         for hook in self._app.stoppers:
@@ -270,6 +292,21 @@ class Crew:
             log.exception("A resource failed to close.")
         if self._loop is not None:
             self._loop.stop()
+
+
+_at_exit: set[Worker] = set()
+"""Workers that run: kept here, for a program need not keep them."""
+
+
+def _stop_all() -> None:
+    """At the end of the process, while threads can still be started: what runs may need some."""
+    for worker in list(_at_exit):
+        worker.stop()
+
+
+# After that of concurrent.futures, and so run before it: from then on nobody can start a thread of a pool.
+assert ThreadPoolExecutor
+threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
 
 
 def _checked(app: App, slots: object, pool: object) -> None:

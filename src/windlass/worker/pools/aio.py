@@ -11,10 +11,12 @@ from typing import Any
 from windlass.app.context import current
 from windlass.app.endings import Interrupted
 from windlass.core.clock import Clock
+from windlass.core.errors import BadValue
 from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Desk, Run
 from windlass.worker.executor import Executor, cancelled, given_back
 from windlass.worker.pools.pool import Settle, stands_still
+from windlass.worker.service import log
 
 
 class Loop:
@@ -22,6 +24,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+        self._stopping = False
         self.ends = False
         """Whether what still runs is being cancelled because the loop ends."""
         self._thread = threading.Thread(target=self._run, name="windlass-loop", daemon=True)
@@ -32,7 +35,8 @@ class Loop:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while not self._stopping:
+                self._go()
         finally:
             self.ends = True
             left = asyncio.all_tasks(self.loop)
@@ -42,11 +46,22 @@ class Loop:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 
+    def _go(self) -> None:
+        """A coroutine that a task has started may raise SystemExit: asyncio lets it through, and the loop ends."""
+        try:
+            self.loop.run_forever()
+        except BaseException:
+            log.exception("Something on the worker's loop wanted the process to end; the loop goes on.")
+
     def run(self, waits: Coroutine[Any, Any, Any]) -> Any:
         """Runs a coroutine on the loop and waits for it, from another thread."""
+        if threading.current_thread() is self._thread:
+            waits.close()
+            raise BadValue("An async resource was declared after the worker had started.", "Declare it before.")
         return asyncio.run_coroutine_threadsafe(waits, self.loop).result()
 
     def stop(self, timeout_s: float = 5.0) -> None:
+        self._stopping = True
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(timeout_s)

@@ -37,13 +37,31 @@ _clear_async_exc = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void
 class Slot:
     """One thread's place for a running task."""
 
-    __slots__ = ("_lock", "_run", "_sent", "_thread")
+    __slots__ = ("_lock", "_pending", "_run", "_sent", "_shields", "_thread")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
         self._run: Run | None = None
         self._sent = False
+        self._shields = 0
+        self._pending: type[Interrupted] | None = None
+
+    # ── the shield: inside a store's own code a task must not be hit, or locks stay taken for ever ──────
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._shields += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._shields -= 1
+            pending = None if self._shields else self._pending
+            self._pending = self._pending if self._shields else None
+        if pending is not None:
+            raise pending
+
+    # ── the call ────────────────────────────────────────────────────────────────────────────────────────
 
     def call(self, run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Calls the function; an interruption can reach it from its first to its last bytecode, and nothing after."""
@@ -69,6 +87,7 @@ class Slot:
             if run.asked is not None:
                 raise run.asked
             self._run = run
+            self._shields, self._pending = 0, None
 
     def _disarm(self) -> None:
         with self._lock:
@@ -82,7 +101,10 @@ class Slot:
         with self._lock:
             if self._run is run and not self._sent:
                 self._sent = True
-                _set_async_exc(self._thread, why)
+                if self._shields:
+                    self._pending = why
+                else:
+                    _set_async_exc(self._thread, why)
 
     @property
     def taken(self) -> bool:
@@ -186,6 +208,7 @@ class ThreadPool:
             return given_back(claim)
         started_us = clock.monotonic_us()
         run = executor.load(claim, started_us, slot.interrupt)
+        run.context.guard = slot
         desk.begin(run)
         token = current.set(run.context)
         error: BaseException | None = None
