@@ -44,7 +44,7 @@ def results() -> None:
     page: Page = crawl("u")  # wrong
     handle: Handle[int] = plain.delay(1)  # wrong
     numbers: list[int] = gather([plain.delay(1)])  # wrong
-    plain.delay(1).get(timeout="5s")  # wrong
+    plain.delay(1).get(timeout=["5s"])  # wrong
     plain.delay(1).result()  # wrong
     task: Task[[str], str] = plain  # wrong
     print(number, page, handle, numbers, task)

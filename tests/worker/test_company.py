@@ -17,6 +17,7 @@ from tests.sqlite.rig import gate_held
 from windlass import App, Middleware, Worker
 from windlass.core.errors import BadValue, JobDead
 from windlass.core.job import State
+from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import Settlement, Verdict
 
 HANG_S = 30
@@ -159,3 +160,33 @@ def test_what_cannot_be_a_task_is_refused_where_it_is_decorated(app: App) -> Non
     for wrong in (numbers, Order, Order.ship):
         with pytest.raises(BadValue, match=r"is a (generator or a class|method)"):
             app.task(wrong)
+
+
+def test_what_a_task_sends_after_its_worker_was_given_up_does_not_reach_another_store(tmp_path: Path) -> None:
+    """A test's worker was stopped, its task was not: the app's own store must not see what it sends."""
+    path = tmp_path / "real.db"
+    app = App(f"sqlite:///{path}")
+    running, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @app.task(name="child")
+    def child() -> None: ...
+
+    @app.task(name="outlives")
+    def outlives() -> None:
+        running.set()
+        go.wait(HANG_S)
+        try:
+            child.delay()
+        finally:
+            ended.set()
+
+    engine = MemoryEngine("lent")
+    engine.open()
+    with app.on(engine), Worker(app, slots=1, drain=0):
+        outlives.delay()
+        assert running.wait(HANG_S)
+    go.set()
+    assert ended.wait(HANG_S)
+    assert not path.exists()
+    engine.close()
+    app.close()

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from windlass.app.context import shielded
+from windlass.app.context import current, shielded
 from windlass.app.discovery import discover
 from windlass.app.handle import Handle
 from windlass.app.middleware import Middleware, Stack, tell
@@ -252,7 +252,10 @@ class App:
 
     @property
     def engine(self) -> Engine:
-        """The store, opened at the first call."""
+        """The store, opened at the first call. Inside a task it is that of its worker."""
+        here = current.get()
+        if here is not None and here.engine is not None and here.store is self:
+            return here.engine
         engine = self._engine
         if engine is None:
             with self._own:

@@ -19,6 +19,7 @@ from windlass.app.resources import Opened
 from windlass.core.clock import SystemClock
 from windlass.core.errors import BadValue, NotInJob
 from windlass.core.ids import JobId, new_id, show_id
+from windlass.engines.protocol import Engine
 
 log = logging.getLogger("windlass.job")
 
@@ -51,6 +52,7 @@ class JobContext:
         "attempt",
         "cancelled",
         "deadline_us",
+        "engine",
         "fence",
         "guard",
         "is_async",
@@ -82,6 +84,8 @@ class JobContext:
         """Whether somebody asked for the job to be cancelled."""
         self.deadline_us: int | None = None
         self.store: object = None
+        self.engine: Engine | None = None
+        """The store of the worker that runs the job: what its task sends goes there, whatever becomes of the app."""
         self.guard: Guard | None = None
         self.resources: Opened | None = None
         self.alone = False

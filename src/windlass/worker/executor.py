@@ -42,7 +42,7 @@ ASKED_RETRIES = 20
 UNSTORABLE = "settlement"
 """The reason of a job whose end could not be stored, mostly because middleware changed it."""
 
-TODO = "Cancel it and send it again; the sender and this worker may differ in version."
+SEND_AGAIN = "Cancel it and send it again; the sender and this worker may differ in version."
 
 _NONE = encode_result(None)
 
@@ -70,6 +70,7 @@ class Executor:
 
     def __init__(self, app: App, resources: Opened, scribe: Scribe, worker: WorkerId, *, alone: bool) -> None:
         self._app = app
+        self._engine = app.engine
         self._limits = app.limits
         self._tasks = app.tasks
         self._stack = app.stack
@@ -90,6 +91,7 @@ class Executor:
             claim.id, claim.task, claim.queue, attempt=claim.attempt, fence=claim.fence, scribe=self._scribe
         )
         context.store = self._app
+        context.engine = self._engine
         context.resources = self._resources
         context.alone = self._alone or claim.suspect  # beside a suspect nothing runs
         context.is_async = task.is_async
@@ -104,7 +106,7 @@ class Executor:
         try:
             return read_travelling(claim.options)
         except msgspec.MsgspecError as error:
-            raise Refused("options", CorruptRecord(f"The job's options cannot be read: {error}.", TODO)) from None
+            raise Refused("options", CorruptRecord(f"The job's options cannot be read: {error}.", SEND_AGAIN)) from None
 
     # ── bind ────────────────────────────────────────────────────────────────────────────────────────────
 
