@@ -12,10 +12,9 @@ from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import Claim, TallyQuery
 from windlass.testing.clock import FakeClock, travel
 from windlass.testing.faults import FaultyEngine
+from windlass.worker.crew import Crew
 from windlass.worker.desk import Run
-from windlass.worker.executor import Executor
 from windlass.worker.pools.threads import Slot, ThreadPool
-from windlass.worker.worker import Crew
 
 
 class ByHand(ThreadPool):
@@ -31,10 +30,15 @@ class ByHand(ThreadPool):
         self._run(Slot(), claim)
         return True
 
-    def begin_next(self) -> Run:
-        """Begins the claim that waits longest, as a thread would, and leaves it running."""
+    def next_claim(self) -> Claim:
+        """Takes the claim that waits longest out of the queue."""
         claim = self._queue.get_nowait()
         assert claim is not None
+        return claim
+
+    def begin_next(self) -> Run:
+        """Begins the claim that waits longest, as a thread would, and leaves it running."""
+        claim = self.next_claim()
         run = self._executor.load(claim, self._clock.monotonic_us(), lambda _run, _why: None)
         self._desk.begin(run)
         return run
@@ -42,6 +46,7 @@ class ByHand(ThreadPool):
     def end(self, run: Run, value: Any = None) -> None:
         """Ends a run that was left running."""
         self._desk.finish(run)
+        self.room.leave(run.claim)
         self._settle(self._executor.succeeded(run, value, 0), run.claim)
 
     @property
@@ -71,8 +76,7 @@ class Rig:
         return Crew(self.app, "threads", slots, None, "by hand", self.clock)
 
     def _by_hand(self, crew: Crew, slots: int) -> ByHand:
-        executor: Executor = getattr(crew.pool, "_executor")  # noqa: B009 - the crew's own
-        pool = ByHand(slots, crew.desk, executor, crew.settle, self.clock, crew.consumer.hungry)
+        pool = ByHand(slots, crew.desk, crew.executor, crew.settle, self.clock, crew.consumer.hungry)
         crew.pool = crew.consumer.pool = pool
         return pool
 

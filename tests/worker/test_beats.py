@@ -248,6 +248,21 @@ def test_a_claim_that_only_the_store_knows_goes_back_after_two_beats(rig: Rig) -
     assert rig.state(handle.job_id) is State.SUCCEEDED
 
 
+def test_a_claim_whose_answer_was_lost_is_not_astray_while_it_is_asked_for_again(rig: Rig) -> None:
+    """Given back by the one and repeated to the other, it would run twice."""
+    handle = rig.app.send("double", 1)
+    rig.engine.lose("claim")
+    with pytest.raises(StoreUnavailable):
+        rig.consume()
+    for _ in range(3):
+        beat(rig)
+    assert not rig.crew.settler.unsettled
+    assert rig.state(handle.job_id) is State.RUNNING
+    rig.work()
+    assert rig.state(handle.job_id) is State.SUCCEEDED
+    assert rig.record(handle.job_id).fence == rig.record(handle.job_id).settled_fence
+
+
 def test_a_claim_that_only_the_desk_knows_is_let_go_after_two_beats_and_not_run(rig: Rig) -> None:
     rig.app.send("fails", "must not run")
     rig.consume()

@@ -116,7 +116,7 @@ def test_a_worker_can_be_started_in_a_forked_child(tmp_path: Path) -> None:
 def test_stop_does_not_wait_for_ever_for_a_store_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("windlass.worker.worker.SETTLE_S", 0.2)
+    monkeypatch.setattr("windlass.worker.crew.SETTLE_S", 0.2)
     path = tmp_path / "jobs.db"
     app = App(f"sqlite:///{path}", beat=0.05, lease=1)
     app.task(name="one")(lambda: 1)

@@ -122,7 +122,7 @@ def test_ends_of_an_outage_are_kept_and_settled_when_it_is_over(
 def test_a_stop_during_an_outage_ends_and_names_what_was_not_settled(
     app: App, faulty: FaultyEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.worker.worker.SETTLE_S", 0.2)
+    monkeypatch.setattr("windlass.worker.crew.SETTLE_S", 0.2)
     started, go_on = threading.Event(), threading.Event()
 
     @app.task(name="waits")

@@ -522,27 +522,102 @@ def test_a_cancel_stops_a_running_task_at_once_and_not_its_neighbour(app: App) -
         assert other.get(HANG_S) == 1
 
 
-def test_a_long_coroutine_does_not_hoard_claims_though_threads_are_free(app: App) -> None:
-    """Each kind of slot for itself: the free threads of the pool auto must not hide that the loop is full."""
+def test_a_backlog_of_long_coroutines_does_not_keep_functions_waiting(app: App) -> None:
+    """Nor are more of them claimed than the loop has slots for: another worker could run them."""
     go_on = threading.Event()
-    began: list[str] = []
 
     @app.task(name="long")
     async def long() -> str:
-        began.append("long")
         await asyncio.to_thread(go_on.wait, HANG_S)
         return "long"
 
     @app.task(name="short")
-    def short() -> str:
-        return "short"
+    def short(number: int) -> int:
+        return number
+
+    with Worker(app, slots=2):
+        backlog = app.named("long").delay_many([()] * 250)
+        assert [app.send("short", number).get(HANG_S) for number in range(5)] == [0, 1, 2, 3, 4]
+        assert [handle.state for handle in backlog] == [State.RUNNING] * 2 + [State.READY] * 248
+        go_on.set()
+        assert [handle.get(HANG_S) for handle in backlog] == ["long"] * 250
+
+
+def test_a_backlog_of_long_functions_does_not_keep_coroutines_waiting(app: App) -> None:
+    go_on = threading.Event()
+
+    @app.task(name="long")
+    def long() -> str:
+        go_on.wait(HANG_S)
+        return "long"
+
+    @app.task(name="short")
+    async def short(number: int) -> int:
+        return number
+
+    with Worker(app, slots=2):
+        backlog = app.named("long").delay_many([()] * 250)
+        sent = app.named("short").delay_many([(number,) for number in range(300)])
+        assert [handle.get(HANG_S) for handle in sent] == list(range(300))
+        assert [handle.state for handle in backlog] == [State.RUNNING] * 2 + [State.READY] * 248
+        go_on.set()
+        assert [handle.get(HANG_S) for handle in backlog] == ["long"] * 250
+
+
+def test_a_slot_that_becomes_free_is_used_though_its_worker_sleeps_for_other_tasks(app: App) -> None:
+    """While the threads are full it sleeps for coroutines alone; the end of a function must wake it."""
+    steps = [threading.Event() for _ in range(20)]
+
+    @app.task(name="step")
+    def step(number: int) -> int:
+        steps[number].wait(HANG_S)
+        return number
+
+    @app.task(name="other")
+    async def other() -> None: ...
 
     with Worker(app, slots=1):
-        first = app.send("long")
-        wait_for("the long one to run", lambda: began)
-        second = app.send("long")
-        wait_for("the second to be claimed", lambda: record_of(second).fence > 0)
-        wait_for("the second to be given back", lambda: second.state is State.READY)
-        go_on.set()
-        assert first.get(HANG_S) == second.get(HANG_S) == "long"
-        assert app.send("short").get(HANG_S) == "short"
+        handles = app.named("step").delay_many([(number,) for number in range(20)])
+        for number, handle in enumerate(handles):
+            wait_for("its turn", lambda handle=handle: handle.state is State.RUNNING)
+            steps[number].set()
+            assert handle.get(HANG_S) == number
+
+
+@pytest.mark.parametrize("late", ["function", "coroutine function"])
+def test_a_task_of_another_kind_may_come_after_the_start(app: App, late: str) -> None:
+    @app.task(name="first")
+    def function() -> str:
+        return "first"
+
+    @app.task(name="second")
+    async def coroutine() -> str:
+        return "second"
+
+    names = ["second", "first"] if late == "function" else ["first", "second"]
+    later = app.tasks.pop(names[1])
+    with Worker(app) as worker:
+        assert app.send(names[0]).get(HANG_S) == names[0]
+        app.tasks[later.name] = later
+        assert app.send(later.name).get(HANG_S) == later.name
+        assert worker.running == 0
+
+
+def test_a_task_that_the_pool_cannot_run_and_that_came_late_is_told_of_once(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(name="plain")
+    def plain() -> int:
+        return 1
+
+    with Worker(app, pool="threads"):
+
+        @app.task(name="late")
+        async def late() -> int:
+            return 2
+
+        waits = late.delay()
+        wait_for("the warning", lambda: "cannot run the task late" in caplog.text)
+        assert plain.delay().get(HANG_S) == 1
+        assert waits.state is State.READY
+    assert caplog.text.count("cannot run the task late") == 1

@@ -21,7 +21,7 @@ from windlass.worker.settler import PATIENCE_US
 
 def ended(rig: Rig, count: int) -> list[bytes]:
     """So many jobs that have run; their ends lie with the settler."""
-    rig.crew.desk.mean_us = 1.0
+    rig.pool.room.mean_us = 1.0
     ids = [handle.job_id for handle in rig.app.named("double").delay_many([(number,) for number in range(count)])]
     while rig.consume() == 0:
         pass

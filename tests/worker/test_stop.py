@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -15,10 +16,15 @@ from windlass.app.app import App
 from windlass.app.handle import Handle
 from windlass.core.errors import WouldBlock
 from windlass.core.job import State
+from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import Query, TallyQuery
 from windlass.worker.worker import Worker
 
 HANG_S = 30
+
+
+def double(number: int) -> int:
+    return 2 * number
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -219,3 +225,35 @@ def test_claims_behind_a_long_job_are_run_by_a_second_worker_at_once(app: App) -
         assert took_s < 5, "they were not kept behind the long one"
         go_on.set()
     assert app.engine.search(Query(state=State.RUNNING)).jobs == ()
+
+
+def test_closing_the_app_stops_its_workers_first(app: App) -> None:
+    app.task(name="double")(double)
+    worker = Worker(app).start()
+    handle = app.send("double", 4)
+    assert handle.get(HANG_S) == 8
+    app.close()
+    assert worker.id is None
+    app.close()
+    with worker:  # and it can be started again, on the store that is opened anew
+        assert app.send("double", 5).get(HANG_S) == 10
+
+
+def test_closing_an_app_that_is_on_loan_leaves_its_own_worker_alone(app: App) -> None:
+    app.task(name="double")(double)
+    with Worker(app) as worker:
+        with app.on(MemoryEngine()) as lent:
+            lent.close()
+        assert worker.id is not None
+        assert app.send("double", 4).get(HANG_S) == 8
+
+
+def test_a_worker_says_what_it_works_on_and_that_it_has_stopped(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    app.task(name="double")(double)
+    with Worker(app, slots=3, pool="threads", queues=["mail", "default"], name="box"):
+        pass
+    assert [record.getMessage() for record in caplog.records if record.name == "windlass.worker"] == [
+        f"Worker box has started: pool threads, 3 slots, 1 tasks, queues mail, default, {app.settings.url}.",
+        "Worker box has stopped.",
+    ]

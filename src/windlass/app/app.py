@@ -87,6 +87,8 @@ class App:
         self._waiter: Waiter | None = None
         self._batchers: weakref.WeakKeyDictionary[Any, Batcher] = weakref.WeakKeyDictionary()
         self._opened: Opened | None = None
+        self.before_close: set[Callable[[], None]] = set()
+        """Called before the store is closed: whoever works on it stops."""
         self._end: weakref.finalize[..., Any] | None = None
         _apps.add(self)
 
@@ -288,9 +290,10 @@ class App:
         it was started.
         """
         with self._own:
-            kept = (self._engine, self._end, self._waiter, self._opened, self._batchers, self._lent)
+            kept = (self._engine, self._end, self._waiter, self._opened, self._batchers, self._lent, self.before_close)
             self._engine = self._end = self._waiter = self._opened = None
             self._batchers = weakref.WeakKeyDictionary()
+            self.before_close = set()
             self._lent = engine
         try:
             yield self
@@ -298,10 +301,23 @@ class App:
             # While it is still lent: what is on its way must not arrive in the app's own store.
             self.close()
             with self._own:
-                (self._engine, self._end, self._waiter, self._opened, self._batchers, self._lent) = kept
+                (
+                    self._engine,
+                    self._end,
+                    self._waiter,
+                    self._opened,
+                    self._batchers,
+                    self._lent,
+                    self.before_close,
+                ) = kept
 
     def close(self) -> None:
-        """Closes the store; the next send opens it again. Not needed at the end of a process."""
+        """Stops the workers that run on the app, and closes the store; the next send opens it again.
+
+        Not needed at the end of a process.
+        """
+        for stop in list(self.before_close):
+            stop()
         with self._own:
             waiter, self._waiter = self._waiter, None
             batchers = list(self._batchers.values())
@@ -334,6 +350,7 @@ class App:
         self._own = threading.RLock()
         self._waiter = None
         self._batchers = weakref.WeakKeyDictionary()
+        self.before_close = set()  # a worker is the parent's
         if self._opened is not None:
             _inherited.append(self._opened)
             self._opened = None

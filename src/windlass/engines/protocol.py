@@ -89,15 +89,23 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker wants to run. A repeat of the last ticket is answered with what it already holds.
 
     A claim that found nothing leaves no trace (an idle worker costs the disk nothing): its ticket may be used again.
+    `tasks`: of those on its card only these, where it has slots for one kind of task and none for another.
     """
 
     worker: WorkerId
     ticket: int
     limit: int = BATCH
     queues: tuple[str, ...] | None = None
+    tasks: frozenset[str] | None = None
     free: dict[str, int] = {}
     total: dict[str, int] = {}
     suspects: bool = False
+
+    def among(self, known: frozenset[str] | None) -> frozenset[str] | None:
+        """The tasks that are wanted, of those the card lists; None: all there are."""
+        if known is None or self.tasks is None:
+            return self.tasks if known is None else known
+        return self.tasks & known
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

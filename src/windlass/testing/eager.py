@@ -183,7 +183,7 @@ class Runner:
 
     def _run(self, claim: Claim) -> None:
         self._start()
-        app, desk = self._app, Desk(1)
+        app, desk = self._app, Desk()
         desk.take_in((claim,))
         settler = Settler(self._clock, self._store, desk, lambda: self._worker, app.stack, app.bus, app.limits)
         executor = Executor(app, self._resources, settler.write, self._worker, alone=False)

@@ -1,7 +1,7 @@
 """The consumer: asks the store for work, about 50 ms of it for each slot, and sleeps when there is none.
 
-    room in the slots? ── no ──► sleeps until one is free
-          │ yes
+    what does the pool wish for? ── nothing ──► sleeps until a slot is free
+          │
     claim ── some ──► to the pool, and at once the next question
           └─ none ──► sleeps in the store's own wait, until there is work or something comes due
 
@@ -18,10 +18,10 @@ from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Claimed
 from windlass.core.ids import WorkerId
-from windlass.engines.protocol import BATCH, Claim, Claims, Engine, Hint, Interest, Note, Order, Verdict
+from windlass.engines.protocol import Claim, Claims, Engine, Hint, Interest, Note, Order, Verdict
 from windlass.worker.desk import Desk, Run
 from windlass.worker.executor import given_back
-from windlass.worker.pools.pool import Pool
+from windlass.worker.pools.pool import Pool, Wish
 from windlass.worker.service import Service
 from windlass.worker.settler import MOST_UNSETTLED, Settler
 
@@ -29,8 +29,8 @@ LOOK_S = 30.0
 SUSPECTS_US = 1_000_000
 PATIENCE_US, LATER_US = 5_000_000, 30_000_000
 """How long a suspect waits for the others to end, and how long it is left to other workers if they do not."""
-BACK_OFF_US = 1_000_000
-"""How long claims that had to be given back are left to others, unless a slot becomes free before."""
+NARROW_S = 1.0
+"""How long it sleeps at most, and how often it passes a wake-up on, while it asks for some of its tasks only."""
 
 
 class Consumer(Service):
@@ -59,6 +59,8 @@ class Consumer(Service):
         self.ticket = 0
         self._unsure = False
         """Whether the last claim was not answered: the store may have carried it out."""
+        self.asking = False
+        """Whether the store may have given us claims that are not on the desk yet."""
         self._listen_s: float | None = None
         self._woken: list[Hint] = []
         self._suspects_at_us = 0
@@ -67,7 +69,9 @@ class Consumer(Service):
         self._patience_us = PATIENCE_US
         self._alone = False
         """Whether the suspect has been given to the pool."""
-        self._not_before_us = 0
+        self._narrow = False
+        """Whether it asked only for tasks of the kind that slots are free for."""
+        self._passed_on_us = 0
         self.on_claims: Callable[[], None] = lambda: None
         """Called for each batch: there is something to look after."""
 
@@ -83,10 +87,19 @@ class Consumer(Service):
         if self._woken and pause_s != 0:
             # The store wakes one sleeper for work. It may have more than we can take: then the next one is woken.
             hints, self._woken = self._woken, []
-            if self._listen_s is None:
+            if self._passes_on(now_us):
                 with suppress(StoreError):
                     self._engine.signal(hints)
         return pause_s
+
+    def _passes_on(self, now_us: int) -> bool:
+        if not self._narrow or self._listen_s is None:
+            return self._listen_s is None
+        # It may have been for the tasks that were not asked for. Not at once again: two such would wake each other.
+        if now_us < self._passed_on_us:
+            return False
+        self._passed_on_us = now_us + int(NARROW_S * 1e6)
+        return True
 
     def _look(self, now_us: int) -> float | None:
         self._listen_s = None
@@ -94,39 +107,52 @@ class Consumer(Service):
             return self._go_on_with(self._suspect)
         if self._settler.unsettled > MOST_UNSETTLED:
             return None
-        if now_us < self._not_before_us:
-            return (self._not_before_us - now_us) / 1e6
-        # What is open and not with the settler waits in the pool or runs, or is on its way from the one to the other.
-        appetite = self._desk.appetite()
-        room = appetite - (len(self._desk.open) - self._settler.unsettled)
-        # Tiny jobs are asked for when half of them are done: a commit costs as much for fifty as for a hundred.
-        if room < (min(BATCH, appetite // 2) if appetite > 2 * self._desk.slots else 1):
+        wishes = self._slots.wishes()
+        if not wishes and not self._unsure:
             return None
-        found = self._claim(min(room, BATCH), suspects=False)
-        if found.claims and (self._suspect is not None or now_us < self._suspects_at_us):
+        # What it gave without our knowing must not lie there until a slot is free: it is asked for, and goes back.
+        wishes = wishes or [Wish(1)]
+        self._narrow = wishes[0].tasks is not None
+        answers = self._ask(wishes)
+        found = any(answer.claims for answer in answers)
+        if found and (self._suspect is not None or now_us < self._suspects_at_us):
             return 0
         if now_us < self._suspects_at_us and self._desk.open:
-            return self._listen_for(found)
-        suspects = self._claim(1, suspects=True)
+            return self._listen_for(*answers)
+        suspects = self._claim(Wish(1), suspects=True)
         self._suspects_at_us = now_us + SUSPECTS_US
-        if found.claims or suspects.claims:
+        if found or suspects.claims:
             return 0
-        return self._listen_for(found, suspects)
+        return self._listen_for(*answers, suspects)
+
+    def _ask(self, wishes: list[Wish]) -> list[Claims]:
+        answers: list[Claims] = []
+        for wish in wishes:
+            answers.append(self._claim(wish, suspects=False))
+            if len(answers[-1].claims) < wish.limit or self._suspect is not None:
+                break
+        return answers
 
     def _listen_for(self, *looked: Claims) -> float:
         """Sleeps in the store's wait until something comes or is due."""
         waits_us = [found.wait_us for found in looked if found.wait_us is not None]
-        self._listen_s = min([LOOK_S, *(wait_us / 1e6 for wait_us in waits_us)])
+        self._listen_s = min([NARROW_S if self._narrow else LOOK_S, *(wait_us / 1e6 for wait_us in waits_us)])
         return self._listen_s
 
-    def _claim(self, limit: int, *, suspects: bool) -> Claims:
+    def _claim(self, wish: Wish, *, suspects: bool) -> Claims:
         """Asks for work and hands it on, by what came and not by what was asked for.
 
         After an answer that was lost the ticket is the same, and the store repeats what it gave then.
         """
         order = Order(
-            worker=self._worker(), ticket=self.ticket + 1, limit=limit, queues=self._queues, suspects=suspects
+            worker=self._worker(),
+            ticket=self.ticket + 1,
+            limit=wish.limit,
+            queues=self._queues,
+            tasks=wish.tasks,
+            suspects=suspects,
         )
+        self.asking = True
         try:
             found = self._engine.claim(order)
         except BaseException:
@@ -139,6 +165,8 @@ class Consumer(Service):
             self._unsure = False
         if found.claims:
             self._desk.take_in(found.claims)
+        self.asking = False
+        if found.claims:
             self.on_claims()
             if self._bus.wanted(Claimed):
                 self._tell(found.claims)
@@ -229,14 +257,12 @@ class Consumer(Service):
 
     def hungry(self) -> None:
         """A slot is free."""
-        self._not_before_us = 0
-        self.wake()
+        if self._narrow and self._listen_s is not None:
+            self.rouse()  # it sleeps for what other slots can run, not for what this one can
+        else:
+            self.wake()
 
-    def give_back(self, runs: Sequence[Run], before_us: int) -> int:
+    def give_back(self, runs: Sequence[Run], now_us: int) -> None:
         """Claims that found no slot in time go back, at their old rank: others may have one free."""
-        back = self._slots.hoarded(runs, before_us)
-        if back:
-            self._not_before_us = self._clock.monotonic_us() + BACK_OFF_US
-            for claim in back:
-                self._settler.put(given_back(claim), urgent=True)
-        return len(back)
+        for claim in self._slots.hoarded(runs, now_us):
+            self._settler.put(given_back(claim), urgent=True)

@@ -1,7 +1,7 @@
-"""What the worker holds: claims that wait for a slot, runs that are going on, and how long jobs take.
+"""What the worker holds: claims and runs.
 
-A claim is *open* from the moment the store gave it until the store has its settlement. Between the two it waits here,
-runs in a slot, or lies with the settler.
+A claim is *open* from the moment the store gave it until the store has its settlement. Between the two it waits for a
+slot or runs in one (it is in that pool's *room*), or lies with the settler.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from windlass.app.context import JobContext
 from windlass.app.endings import CancelAsked, Interrupted
 from windlass.app.task import Task
 from windlass.core.ids import JobId
-from windlass.engines.protocol import BATCH, Claim
-
-RUN_US = 50_000
-"""A slot is given at most about so much work at once: tiny jobs fly, and long ones are never hoarded."""
+from windlass.engines.protocol import Claim
 
 
 class Run:
@@ -54,13 +51,11 @@ Interrupt = Callable[[Run, type[Interrupted]], None]
 class Desk:
     """The claims of one worker. Used by all its threads: every change is a single operation on a dict."""
 
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
+    def __init__(self) -> None:
         self.open: dict[JobId, Claim] = {}
         self.running: dict[JobId, Run] = {}
         self.cancelled: set[JobId] = set()
         """Open claims whose cancel was asked for."""
-        self.mean_us = float(RUN_US)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
 
@@ -86,14 +81,6 @@ class Desk:
         """Whether nothing is open any more, at the latest after so long."""
         with self._idle:
             return self._idle.wait_for(lambda: not self.open, timeout_s)
-
-    def timed(self, took_us: float) -> None:
-        """A job took so long: the mean follows quickly upwards and slowly down."""
-        self.mean_us += (took_us - self.mean_us) * (0.5 if took_us > self.mean_us else 0.1)
-
-    def appetite(self) -> int:
-        """How many claims to have at hand: about 50 ms of work for each slot, one at least, two batches at most."""
-        return self.slots * max(1, min(2 * BATCH, int(RUN_US / max(self.mean_us, 1.0))))
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -47,7 +47,7 @@ class Heartbeat(Service):
         name: str,
         queues: tuple[str, ...] | None,
         tasks: Callable[[], tuple[str, ...]],
-        slots: int,
+        slots: Callable[[], int],
         pool: str,
         beat_s: float,
         lease_s: float,
@@ -59,6 +59,7 @@ class Heartbeat(Service):
         self._beat_s = beat_s
         self._pool = pool
         self._tasks = tasks
+        self._slots = slots
         self.worker: WorkerId = new_id()
         self._card = Card(
             worker=self.worker,
@@ -67,7 +68,6 @@ class Heartbeat(Service):
             pid=os.getpid(),
             queues=queues,
             tasks=tasks(),
-            slots=slots,
             lease_us=int(lease_s * 1e6),
         )
         self._number = 0
@@ -105,7 +105,9 @@ class Heartbeat(Service):
             self._deltas = self.take_counts()
         stuck = tuple(run.context.id for run in list(self._desk.running.values()) if run.reported)
         # Tasks may have been defined since the start, in a notebook for one.
-        card = msgspec.structs.replace(self._card, tasks=self._tasks(), info=_encode(Info(self._pool, stuck)))
+        card = msgspec.structs.replace(
+            self._card, tasks=self._tasks(), slots=self._slots(), info=_encode(Info(self._pool, stuck))
+        )
         orders = self._engine.renew(Beat(card=card, beat=self._number, deltas=self._deltas))
         if orders.gone:
             self._start_anew()

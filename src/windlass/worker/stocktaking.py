@@ -2,10 +2,13 @@
 
 The store says with each beat how many claims the worker holds. A different number is usual while claims and ends are
 under way. A claim that is on one side only, under the same fence, at two beats in a row, is astray: one that only the
-store knows goes back, so that somebody runs it; one that only the desk knows is let go.
+store knows goes back, so that somebody runs it; one that only the desk knows is let go. While a claim is under way, or
+its answer was lost, nothing is astray yet: the consumer asks for it again.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from windlass.core.clock import Clock
 from windlass.core.ids import JobId, WorkerId
@@ -22,8 +25,17 @@ Astray = set[tuple[JobId, int]]
 class Stocktaking:
     """Compares what the store and the desk hold."""
 
-    def __init__(self, clock: Clock, engine: Engine, desk: Desk, settler: Settler, pause_s: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Engine,
+        desk: Desk,
+        settler: Settler,
+        asking: Callable[[], bool],
+        pause_s: float,
+    ) -> None:
         self._clock = clock
+        self._asking = asking
         self._pause_us = int(pause_s * 1e6)
         self._due_us = 0
         self._engine = engine
@@ -38,7 +50,7 @@ class Stocktaking:
         if now_us < self._due_us:
             return  # an order or a failure brought this beat forward: what is under way may still be so
         self._due_us = now_us + self._pause_us
-        if claims == len(self._desk.open):
+        if claims == len(self._desk.open) or self._asking():
             self._unknown, self._vanished = set(), set()
             return
         # The desk first: what is claimed while we search is on neither list, not on the wrong one.

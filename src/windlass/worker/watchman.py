@@ -11,7 +11,7 @@ from windlass.app.endings import CancelAsked, TimedOut
 from windlass.core.clock import Clock
 from windlass.core.durations import show
 from windlass.worker.consumer import Consumer
-from windlass.worker.desk import RUN_US, Desk, Run
+from windlass.worker.desk import Desk, Run
 from windlass.worker.service import Service, log
 from windlass.worker.settler import Settler
 
@@ -45,7 +45,7 @@ class Watchman(Service):
         if self._asked_us:
             living = {run.claim.id for run in runs}
             self._asked_us = {job: at for job, at in self._asked_us.items() if job in living}
-        self._give_back(runs, now_us)
+        self._consumer.give_back(runs, now_us)
         return LOOK_S if self._desk.open else None
 
     def _watch(self, run: Run, now_us: int) -> None:
@@ -59,8 +59,3 @@ class Watchman(Service):
         run.context.log(text)
         self._settler.count(run.claim.queue, run.claim.task, "overrun")
         log.warning("%s %s: %s", run.claim.task, run.context.id, text)
-
-    def _give_back(self, runs: list[Run], now_us: int) -> None:
-        if self._consumer.give_back(runs, now_us - RUN_US):
-            for run in runs:
-                self._desk.timed(now_us - run.started_us)

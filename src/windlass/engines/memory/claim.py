@@ -53,14 +53,16 @@ def _desk(store: Store, order: Order, now_us: int) -> Desk:
 
 def _take(admission: Admission, desk: Desk, order: Order, now_us: int) -> tuple[list[Row], int | None]:
     store = admission.store
-    streams = [stream for stream in list(store.streams.values()) if _wanted(stream, order, desk)]
+    tasks = order.among(None if desk.card.tasks is None else frozenset(desk.card.tasks))
+    streams = [stream for stream in list(store.streams.values()) if _wanted(stream, order, tasks)]
     places = {name: way.count for name, way in _ways(store, streams, now_us)}
     limit = 1 if order.suspects else min(order.limit, BATCH)
     budget = Budget(limit, places, order.free, order.total)
     seen: list[Row] = []
     cut: list[Stream] = []
     candidates = [
-        Candidate(stream.gates, stream.key[2], _heads(admission, stream, desk, now_us, seen, cut)) for stream in streams
+        Candidate(stream.gates, stream.key[2], _heads(admission, stream, tasks, now_us, seen, cut))
+        for stream in streams
     ]
     bound_us = aging_bound_us(admission.limits.aging_step_us)
     taken = pick(candidates, budget, now_us - bound_us, lambda row: row.due_us)
@@ -92,26 +94,25 @@ def _again_us(store: Store, streams: list[Stream], now_us: int) -> int | None:
     return min((at_us for at_us in times if at_us is not None and at_us > now_us), default=None)
 
 
-def _wanted(stream: Stream, order: Order, desk: Desk) -> bool:
+def _wanted(stream: Stream, order: Order, tasks: frozenset[str] | None) -> bool:
     queue, _, _, task, suspects = stream.key
     if not stream.ready or suspects is not order.suspects:
         return False
     if order.queues is not None and queue not in order.queues:
         return False
-    return task is None or desk.card.tasks is None or task in desk.card.tasks
+    return task is None or tasks is None or task in tasks
 
 
 def _heads(
-    admission: Admission, stream: Stream, desk: Desk, now_us: int, seen: list[Row], cut: list[Stream]
+    admission: Admission, stream: Stream, tasks: frozenset[str] | None, now_us: int, seen: list[Row], cut: list[Stream]
 ) -> Iterator[tuple[int, Row]]:
-    """The jobs this worker can run. What has expired ends here; a task it does not know is parked.
+    """The jobs this worker can run. What has expired ends here; one of a task it does not want is parked.
 
-    A parked job moves, once, to a stream of its own task, where only workers that know the task look: it
+    A parked job moves, once, to a stream of its own task, where only those look who want the task: it
     never stands in anybody's way again, and needs no freeing when such a worker comes. A stream whose bound
     was reached, or where an end may have let the next one of a lane in, is noted in `cut`: there is more to
     look at, at once.
     """
-    tasks = desk.card.tasks
     set_aside = 0
     for rank, row in stream.heads():
         if row.expires_us is not None and row.expires_us <= now_us:

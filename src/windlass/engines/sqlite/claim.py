@@ -105,7 +105,7 @@ def _card(tx: Tx, order: Order, *, leased: bool) -> tuple[frozenset[str] | None,
     card, _, seen_us, _, lease_us, _, ticket = found
     if leased and seen_us + lease_us < tx.now_us:
         raise LeaseExpired(f"The lease of worker {show_id(order.worker)} has run out.", "Renew it, then claim again.")
-    return tasks_of(card), ticket
+    return order.among(tasks_of(card)), ticket
 
 
 def _take(admission: Admission, order: Order, tasks: frozenset[str] | None) -> tuple[list[Claim], int | None]:
@@ -206,7 +206,7 @@ class Gates:
 def _heads(
     tx: Tx, stream: int, tasks: frozenset[str] | None, late: list[tuple[bool, int]]
 ) -> Iterator[tuple[int, Head]]:
-    """The jobs this worker can run. What has expired, or is a task it does not know, is left for `_set_aside`."""
+    """The jobs this worker can run. What has expired, or is of a task it does not want, is left for `_set_aside`."""
     left = BATCH
     for rank, seq, task, expires_us in tx.run(HEADS, (stream,)):
         expired = expires_us is not None and expires_us <= tx.now_us
@@ -227,9 +227,9 @@ def _due_us(tx: Tx, head: Head) -> int:
 
 
 def _set_aside(admission: Admission, late: list[tuple[bool, int]]) -> bool:
-    """Ends what has expired; parks a job of an unknown task, once, in a stream of its own task.
+    """Ends what has expired; parks a job of an unwanted task, once, in a stream of its own task.
 
-    There only workers that know the task look: it stands in nobody's way again, and needs no freeing. True if there
+    There only those look who want the task: it stands in nobody's way again, and needs no freeing. True if there
     is more to look at, at once: a bound was reached, or an end may have let the next one of a lane in.
     """
     for expired, seq in late:

@@ -391,3 +391,41 @@ class Claiming:
         harness.pass_time(10)
         harness.sweep_all()
         assert harness.state(job_id) is State.EXPIRED
+
+    # ── tasks an order leaves out ───────────────────────────────────────────────────────────────────────
+
+    def test_an_order_may_want_some_of_the_tasks_its_worker_knows(self, harness: Harness) -> None:
+        worker = harness.worker(tasks=("a", "b"))
+        first, second = harness.send("a"), harness.send("b")
+        assert _ids(harness, worker, tasks=frozenset({"b"})) == [second]
+        assert _ids(harness, worker) == [first]
+
+    def test_an_order_is_not_given_tasks_that_its_worker_does_not_know(self, harness: Harness) -> None:
+        job_id = harness.send("b")
+        assert _ids(harness, harness.worker(tasks=("a",)), tasks=frozenset({"a", "b"})) == []
+        assert harness.state(job_id) is State.READY
+
+    def test_an_order_for_no_task_is_given_nothing(self, harness: Harness) -> None:
+        harness.send("a")
+        assert _ids(harness, harness.worker(), tasks=frozenset[str]()) == []
+
+    def test_a_backlog_that_is_not_wanted_does_not_stand_in_the_way(self, harness: Harness) -> None:
+        worker = harness.worker()
+        backlog = harness.send_many(2 * BATCH + 50, "a", priority=9)
+        wanted = harness.send("b")
+        assert [claim.id for claim in harness.claim_all(worker, tasks=frozenset({"b"}))] == [wanted]
+        assert [claim.id for claim in harness.claim_all(worker)] == backlog, "in its order, as if nobody had passed it"
+
+    def test_what_an_order_left_out_keeps_its_place_among_what_came_later(self, harness: Harness) -> None:
+        worker = harness.worker()
+        sent = [harness.send(task) for task in ("a", "b", "a")]
+        assert _ids(harness, worker, tasks=frozenset({"c"})) == []
+        sent += [harness.send(task) for task in ("b", "a")]
+        assert _ids(harness, worker) == sent
+
+    def test_a_suspect_of_a_task_that_is_not_wanted_is_left(self, harness: Harness) -> None:
+        worker = harness.worker()
+        suspect = harness.send("a")
+        harness.finish(harness.claim(worker)[0], Outcome.CRASHED)
+        assert _ids(harness, worker, suspects=True, tasks=frozenset({"b"})) == []
+        assert _ids(harness, worker, suspects=True, tasks=frozenset({"a"})) == [suspect]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from windlass.app.context import current
@@ -14,8 +14,8 @@ from windlass.core.clock import Clock
 from windlass.core.errors import BadValue
 from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Desk, Run
-from windlass.worker.executor import Executor, cancelled, given_back
-from windlass.worker.pools.pool import Settle, stands_still
+from windlass.worker.executor import Executor, given_back
+from windlass.worker.pools.pool import OneKind, Settle
 from windlass.worker.service import log
 
 
@@ -67,8 +67,10 @@ class Loop:
             self._thread.join(timeout_s)
 
 
-class AioPool:
+class AioPool(OneKind):
     """Coroutines side by side."""
+
+    kind = True
 
     def __init__(
         self,
@@ -80,12 +82,7 @@ class AioPool:
         hungry: Callable[[], None],
         loop: Loop,
     ) -> None:
-        self.slots = slots
-        self._desk = desk
-        self._executor = executor
-        self._settle = settle
-        self._clock = clock
-        self._hungry = hungry
+        super().__init__(slots, desk, executor, settle, clock, hungry)
         self._loop = loop
         self._waiting: deque[Claim] = deque()
         # By fence too: a worker that was taken for dead may claim a job again while its old run goes on.
@@ -95,6 +92,7 @@ class AioPool:
         """The loop is started by the worker, which opens resources on it first."""
 
     def put(self, claims: tuple[Claim, ...]) -> None:
+        self.room.enter(claims)
         self._waiting.extend(claims)
         self._loop.loop.call_soon_threadsafe(self._fill)
 
@@ -105,14 +103,12 @@ class AioPool:
         taken: list[Claim] = []
         while self._waiting:
             try:
-                taken.append(self._waiting.popleft())
+                claim = self._waiting.popleft()
             except IndexError:
                 break
+            self.room.leave(claim)
+            taken.append(claim)
         return taken
-
-    def hoarded(self, runs: Sequence[Run], before_us: int) -> list[Claim]:
-        own = [run for run in runs if run.task.is_async]
-        return self.take_back() if stands_still(own, self.slots, before_us) else []
 
     def stop(self) -> None:
         """Nothing is started any more; what runs goes on until the loop stops."""
@@ -142,34 +138,25 @@ class AioPool:
         except BaseException as error:
             end = self._executor.broken(claim, error)
         self._tasks.pop((claim.id, claim.fence), None)
+        self.room.leave(claim)
         self._settle(end, claim)
         self._fill()
 
     async def _attempt(self, claim: Claim) -> Settlement:
-        desk, executor, clock = self._desk, self._executor, self._clock
-        if claim.id in desk.cancelled:
-            return cancelled(claim)
-        if not desk.holds(claim):  # it was let go meanwhile: somebody else may run it
-            return given_back(claim)
-        started_us = clock.monotonic_us()
-        run = executor.load(claim, started_us, self._interrupt)
-        desk.begin(run)
+        run = self._begin(claim, self._interrupt)
+        if not isinstance(run, Run):
+            return run
         current.set(run.context)  # the asyncio task has a context of its own
         error: BaseException | None = None
         value: Any = None
         try:
-            args, kwargs = executor.bind(run)
+            args, kwargs = self._executor.bind(run)
             value = await run.task.function(*args, **kwargs)
         except asyncio.CancelledError as raised:
             if run.asked is None and self._loop.ends:
-                desk.finish(run)
+                self._desk.finish(run)
                 return given_back(claim)
             error = raised if run.asked is None else run.asked()
         except BaseException as raised:
             error = raised
-        ran_us = clock.monotonic_us() - started_us
-        desk.finish(run)
-        if executor.has_hooks_after:
-            executor.tell_after(run, error)
-        desk.timed(ran_us)
-        return executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)
+        return self._end(run, value, error)

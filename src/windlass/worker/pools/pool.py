@@ -1,23 +1,40 @@
-"""What a worker asks of a pool."""
+"""What a worker asks of a pool, and what the pools of one kind have in common: how an attempt begins and ends."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
+from windlass.app.context import Guard
+from windlass.core.clock import Clock
 from windlass.engines.protocol import Claim, Settlement
-from windlass.worker.desk import Run
+from windlass.worker.desk import Desk, Interrupt, Run
+from windlass.worker.executor import Executor, cancelled, given_back
+from windlass.worker.room import Room
 
 Settle = Callable[[Settlement, Claim], None]
 """Where an end goes; returns at once."""
 
 
+class Wish(NamedTuple):
+    """What a pool could run now: so many claims, of these tasks (None: of all that the worker's card lists)."""
+
+    limit: int
+    tasks: frozenset[str] | None = None
+
+
 class Pool(Protocol):
     """Slots in which tasks run."""
 
-    slots: int
+    @property
+    def slots(self) -> int: ...
 
     def start(self) -> None: ...
+
+    def wishes(self) -> list[Wish]:
+        """What to ask the store for, one after the other until one is not filled."""
+        ...
 
     def put(self, claims: tuple[Claim, ...]) -> None:
         """Takes claims to run, in their order; returns at once."""
@@ -31,8 +48,8 @@ class Pool(Protocol):
         """Gives up all claims that have not been started."""
         ...
 
-    def hoarded(self, runs: Sequence[Run], before_us: int) -> list[Claim]:
-        """Gives up claims that wait for slots which have all been taken since before that time."""
+    def hoarded(self, runs: Sequence[Run], now_us: int) -> list[Claim]:
+        """Gives up claims that wait for slots which have all been taken for too long."""
         ...
 
     def stop(self) -> None:
@@ -40,6 +57,59 @@ class Pool(Protocol):
         ...
 
 
-def stands_still(runs: Sequence[Run], slots: int, before_us: int) -> bool:
-    """Whether all slots are taken, and by tasks that started before that time."""
-    return len(runs) >= slots and all(run.started_us < before_us for run in runs)
+class OneKind:
+    """A pool for functions, or one for coroutine functions."""
+
+    kind: bool
+    """Whether it runs coroutine functions."""
+
+    def __init__(
+        self, slots: int, desk: Desk, executor: Executor, settle: Settle, clock: Clock, hungry: Callable[[], None]
+    ) -> None:
+        self.room = Room(slots)
+        self._desk = desk
+        self._executor = executor
+        self._settle = settle
+        self._clock = clock
+        self._hungry = hungry
+
+    @property
+    def slots(self) -> int:
+        return self.room.slots
+
+    def wishes(self) -> list[Wish]:
+        free = self.room.free()
+        return [Wish(free)] if free else []
+
+    @abstractmethod
+    def waiting(self) -> int: ...
+
+    @abstractmethod
+    def take_back(self) -> list[Claim]: ...
+
+    def hoarded(self, runs: Sequence[Run], now_us: int) -> list[Claim]:
+        own = [run for run in runs if run.task.is_async is self.kind]
+        return self.take_back() if self.waiting() and self.room.stands_still(own, now_us) else []
+
+    # ── an attempt ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, claim: Claim, interrupt: Interrupt, guard: Guard | None = None) -> Run | Settlement:
+        """The attempt, going on from now; or its end, where it must not be started."""
+        if claim.id in self._desk.cancelled:
+            return cancelled(claim)
+        if not self._desk.holds(claim):  # it was let go meanwhile: somebody else may run it
+            return given_back(claim)
+        run = self._executor.load(claim, self._clock.monotonic_us(), interrupt)
+        run.context.guard = guard
+        self._desk.begin(run)
+        return run
+
+    def _end(self, run: Run, value: Any, error: BaseException | None) -> Settlement:
+        """What came of it."""
+        executor = self._executor
+        ran_us = self._clock.monotonic_us() - run.started_us
+        self._desk.finish(run)
+        if executor.has_hooks_after:
+            executor.tell_after(run, error)
+        self.room.timed(ran_us)
+        return executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -21,8 +21,8 @@ from windlass.app.endings import Interrupted
 from windlass.core.clock import Clock
 from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Desk, Run
-from windlass.worker.executor import Executor, cancelled, given_back
-from windlass.worker.pools.pool import Settle, stands_still
+from windlass.worker.executor import Executor
+from windlass.worker.pools.pool import OneKind, Settle
 
 LAST_STEPS_S = 1.0
 """How long a thread without a task may take to end: it only has to hand over what it has."""
@@ -112,24 +112,15 @@ class Slot:
         return self._run is not None
 
 
-class ThreadPool:
+class ThreadPool(OneKind):
     """So many threads, each calling one task at a time."""
 
+    kind = False
+
     def __init__(
-        self,
-        slots: int,
-        desk: Desk,
-        executor: Executor,
-        settle: Settle,
-        clock: Clock,
-        hungry: Callable[[], None],
+        self, slots: int, desk: Desk, executor: Executor, settle: Settle, clock: Clock, hungry: Callable[[], None]
     ) -> None:
-        self.slots = slots
-        self._desk = desk
-        self._executor = executor
-        self._settle = settle
-        self._clock = clock
-        self._hungry = hungry
+        super().__init__(slots, desk, executor, settle, clock, hungry)
         self._queue: SimpleQueue[Claim | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._slots: dict[threading.Thread, Slot] = {}
@@ -142,6 +133,7 @@ class ThreadPool:
             thread.start()
 
     def put(self, claims: tuple[Claim, ...]) -> None:
+        self.room.enter(claims)
         # Asked for more when half of these are taken.
         self._low = len(claims) // 2
         for claim in claims:
@@ -160,11 +152,8 @@ class ThreadPool:
             if claim is None:
                 self._queue.put(None)
                 return taken
+            self.room.leave(claim)
             taken.append(claim)
-
-    def hoarded(self, runs: Sequence[Run], before_us: int) -> list[Claim]:
-        own = [run for run in runs if not run.task.is_async]
-        return self.take_back() if stands_still(own, self.slots, before_us) else []
 
     def stop(self) -> None:
         """Ends the threads and waits for those that are free; one whose task still runs ends after it."""
@@ -198,30 +187,20 @@ class ThreadPool:
             end = self._attempt(slot, claim)
         except BaseException as error:
             end = self._executor.broken(claim, error)
+        self.room.leave(claim)
         self._settle(end, claim)
 
     def _attempt(self, slot: Slot, claim: Claim) -> Settlement:
-        desk, executor, clock = self._desk, self._executor, self._clock
-        if claim.id in desk.cancelled:
-            return cancelled(claim)
-        if not desk.holds(claim):  # it was let go meanwhile: somebody else may run it
-            return given_back(claim)
-        started_us = clock.monotonic_us()
-        run = executor.load(claim, started_us, slot.interrupt)
-        run.context.guard = slot
-        desk.begin(run)
+        run = self._begin(claim, slot.interrupt, slot)
+        if not isinstance(run, Run):
+            return run
         token = current.set(run.context)
         error: BaseException | None = None
         value: Any = None
         try:
-            args, kwargs = executor.bind(run)
+            args, kwargs = self._executor.bind(run)
             value = slot.call(run, run.task.function, args, kwargs)
         except BaseException as raised:
             error = raised
-        ran_us = clock.monotonic_us() - started_us
         current.reset(token)
-        desk.finish(run)
-        if executor.has_hooks_after:
-            executor.tell_after(run, error)
-        desk.timed(ran_us)
-        return executor.succeeded(run, value, ran_us) if error is None else executor.failed(run, error, ran_us)
+        return self._end(run, value, error)
