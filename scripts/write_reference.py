@@ -76,6 +76,7 @@ MEANINGS = {
     "sweep": "how often a worker sweeps",
     "disk_floor_bytes": "below this much free disk new jobs are refused",
     "disk_reserve_bytes": "bytes set aside, given up when the disk is full so that running jobs can settle",
+    "secret_names": "an argument or field whose name holds one of these words is shown as `***`",
     "payload_bytes": "sealed arguments of one job",
     "result_bytes": "sealed result of one job",
     "log_bytes": "log of one job over all attempts, each line its text and 32 bytes; head and tail are kept",

@@ -183,3 +183,13 @@ def test_no_form_of_the_settings_shows_the_password(folder: Path) -> None:
     shown = [loaded.table(), repr(loaded), str(loaded.settings), repr(loaded.origins), f"{loaded.settings}"]
     shown.append(repr(loaded.settings.__rich_repr__()))
     assert not [text for text in shown if "hunter2" in text]
+
+
+def test_secret_names_are_a_list_or_text_with_commas(folder: Path) -> None:
+    assert load({"secret_names": ["pin", " iban "]}, {}, folder).settings.secret_names == ("pin", "iban")
+    assert load(None, {"WINDLASS_SECRET_NAMES": "pin, iban,"}, folder).settings.secret_names == ("pin", "iban")
+    write(folder / "windlass.toml", "secret_names = []\n")
+    assert load(None, {}, folder).settings.secret_names == ()
+    for bad in (7, ["pin", 7], {"pin": 1}):
+        with pytest.raises(BadSetting, match=r"The setting `secret_names` from argument cannot be used"):
+            load({"secret_names": bad}, {}, folder)

@@ -104,3 +104,8 @@ def instant_us(value: datetime) -> int:
             "or `value.astimezone()`.",
         )
     return (value - _EPOCH) // timedelta(microseconds=1)
+
+
+def show_instant(us: int) -> str:
+    """An instant for people, in UTC, to the second: `2027-01-15 08:00:00 UTC`."""
+    return f"{_EPOCH + timedelta(microseconds=us):%Y-%m-%d %H:%M:%S} UTC"

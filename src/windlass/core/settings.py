@@ -21,7 +21,7 @@ from windlass.core.durations import SECOND_US, show, to_us
 from windlass.core.errors import BadSetting, InputError
 from windlass.core.limits import MIB, Limits, setting_name, show_bytes, to_bytes
 from windlass.core.names import near_miss
-from windlass.core.redact import redact_url
+from windlass.core.redact import SECRET_NAMES, redact_url
 
 PREFIX: Final = "WINDLASS_"
 URL_FILE: Final = "WINDLASS_URL_FILE"
@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_s: float = 2.0
     disk_floor_bytes: int = 32 * MIB
     disk_reserve_bytes: int = 4 * MIB
+    secret_names: tuple[str, ...] = SECRET_NAMES
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -99,10 +100,19 @@ def _read_count(value: Any) -> int:
     return value
 
 
+def _read_names(value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
+        raise InputError("It must be a list of names.", 'Give text such as "password, token", or a list.')
+    return tuple(name.strip() for name in cast("list[str]", names) if name.strip())
+
+
 def _kind(field: str) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
     """How a field's value is read from people's spelling, and shown in it."""
     if field == "url":
         return _read_url, redact_url
+    if field == "secret_names":
+        return _read_names, ", ".join
     if field.endswith("_us"):
         return to_us, show
     if field.endswith("_s"):

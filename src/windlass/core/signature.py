@@ -229,3 +229,11 @@ class _Hints:
     def _resolve(self, annotation: Any) -> Any:
         holder = SimpleNamespace(__annotations__={"it": annotation})
         return typing.get_type_hints(holder, self._globals, include_extras=True)["it"]
+
+
+def _anything(*args: Any, **kwargs: Any) -> Any:
+    """Takes whatever was sent."""
+
+
+ANYTHING: Final = Signature(_anything)
+"""Reads the arguments of a task whose code is not here, as plain data."""

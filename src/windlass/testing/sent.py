@@ -21,7 +21,7 @@ from windlass.core.codec import decode_result, encode_result
 from windlass.core.durations import SECOND_US, show
 from windlass.core.errors import BadValue, WindlassError
 from windlass.core.job import Job, Request
-from windlass.core.signature import Signature
+from windlass.core.signature import ANYTHING
 from windlass.engines.protocol import Receipt
 
 SHOWN = 20
@@ -101,7 +101,7 @@ class SentJobs:
     def _read(self, send: _Send) -> SentJob:
         request, receipt = send.request, send.receipt
         task = self._app.tasks.get(request.task)
-        signature = _ANYTHING if task is None else task.signature
+        signature = ANYTHING if task is None else task.signature
         args, kwargs = signature.decode(request.payload, self._app.limits)
         known = receipt.duplicate_of
         return SentJob(
@@ -150,13 +150,6 @@ def spelled(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """A call as one writes it."""
     inside = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
     return f"{name}({', '.join(inside)})"
-
-
-def _anything(*args: Any, **kwargs: Any) -> Any:
-    """Reads the arguments of a task whose code is not here."""
-
-
-_ANYTHING = Signature(_anything)
 
 
 def _name(task: Sender[..., Any] | str) -> str:
