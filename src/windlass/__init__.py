@@ -1,7 +1,8 @@
 """Windlass: a task queue for Python that starts in a folder and grows to a cluster.
 
 Define tasks on an `App`, send them, and run them with a `Worker`. What a job is lies in `windlass.core`, where it lives
-in `windlass.engines`, how you define and send in `windlass.app`, how jobs run in `windlass.worker`.
+in `windlass.engines`, how you define and send in `windlass.app`, how jobs run in `windlass.worker`, how people steer in
+`windlass.ops`.
 
 Names are imported when they are first used: `import windlass` costs next to nothing, whatever you use of it.
 """

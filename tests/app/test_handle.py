@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -87,6 +88,7 @@ def test_every_question_to_a_job_that_never_was_says_so(app: App) -> None:
         handle.wait,
         handle.job,
         handle.cancel,
+        handle.why,
         lambda: handle.state,
         lambda: gather([handle]),
         lambda: Handles([handle]).get(),
@@ -414,3 +416,38 @@ def test_the_state_follows_the_job(url: str) -> None:
         assert handle.state is State.SUCCEEDED
         assert handle.job().id == handle.job_id
         assert show_id(handle.job_id) == handle.id
+
+
+# ── why it waits ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_handle_says_why_its_job_waits_and_so_does_the_error_after_waiting(app: App) -> None:
+    task = app.task(name="double")(double)
+    handle, lost = task.delay(1), app.named("doubles").delay(1)
+    no_worker = "No worker is running: start one that takes the queue default."
+    assert handle.why() == no_worker
+    with pytest.raises(NotFinished, match=rf"has not ended after 0\.01 s; it is ready\. {re.escape(no_worker)}"):
+        handle.get(timeout=0.01)
+    with Worker(app, slots=1, name="ann"):
+        handle.get(timeout=10)
+        knows = r"it is ready\. It is waiting for a worker that knows its task doubles \(is double meant\?\): ann@"
+        with pytest.raises(NotFinished, match=knows):
+            lost.get(timeout=0.01)
+        assert handle.why().startswith("It has succeeded ")
+    assert lost.why() == no_worker
+
+
+def test_why_goes_by_the_time_of_the_app(store: Store) -> None:
+    clock = FakeClock()
+    travel(store.engine, clock)
+    travel(store.app, clock)
+    handle = store.double.using(delay=60).delay(1)
+    assert handle.why() == "It is scheduled for 2027-01-15 08:01:00 UTC, in 1m."
+
+
+def test_a_look_whether_it_has_ended_asks_nothing_more(store: Store) -> None:
+    handle = store.double.delay(1)
+    store.engine.refuse("tally")
+    assert not handle.wait(timeout=0)
+    with pytest.raises(StoreUnavailable):
+        handle.why()

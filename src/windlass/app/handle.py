@@ -15,7 +15,6 @@ from windlass.core.errors import (
     JobCancelled,
     JobDead,
     JobExpired,
-    JobNotFound,
     NotFinished,
     ResultGone,
     WouldBlock,
@@ -24,6 +23,7 @@ from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Job, State
 from windlass.core.limits import Limits
 from windlass.engines.protocol import ALL_PARTS, Amendment, Change, Engine, Part
+from windlass.ops.lookup import find, record_of, unknown
 
 if TYPE_CHECKING:
     from windlass.app.waiter import Ended, Waiter
@@ -45,6 +45,7 @@ class Post(Protocol):
     def limits(self) -> Limits: ...
     @property
     def waiter(self) -> Waiter: ...
+    def now_us(self) -> int: ...
 
 
 class Handle(Generic[R_co]):
@@ -67,26 +68,22 @@ class Handle(Generic[R_co]):
     @property
     def state(self) -> State:
         """Where the job is in its life now."""
-        job = self._fetch(frozenset())
-        assert job.record is not None
-        return job.record.state
+        return record_of(self._fetch(frozenset())).state
 
     def job(self) -> Job:
         """Everything the store knows of it: attempts, log, progress, error."""
         return self._fetch(ALL_PARTS)
 
+    def why(self) -> str:
+        """One sentence why the job is not running: when it is due, what holds it, which worker is missing."""
+        from windlass.ops.why import why  # most senders never ask
+
+        with shielded():
+            return why(self._post.engine, self.job_id, now_us=self._post.now_us())
+
     def _fetch(self, parts: frozenset[Part]) -> Job:
         with shielded():
-            (job,) = self._post.engine.fetch([self.job_id], parts)
-        if job is None:
-            raise self._unknown()
-        return job
-
-    def _unknown(self) -> JobNotFound:
-        return JobNotFound(
-            f"There is no job {self.id}: it never was, or its time of retention is over.",
-            "Check the id and the store's URL; keep_succeeded and keep_dead say how long records stay.",
-        )
+            return find(self._post.engine, self.job_id, parts)
 
     def cancel(self, reason: str | None = None) -> bool:
         """Asks for the job to end as cancelled; False if it has ended already.
@@ -109,14 +106,23 @@ class Handle(Generic[R_co]):
         """
         job = self._fetch(RESULT)
         if not _has_ended(job):
-            job = self._wait(timeout)
+            try:
+                job = self._wait(timeout)
+            except NotFinished:
+                raise  # said by the store itself, which knows that nobody will run the job
+            except TimeoutError:
+                waited_s = _seconds(timeout) or 0
+                raise NotFinished(
+                    f"The job {self.id} has not ended after {waited_s:g} s; it is {self.state}. {self.why()}",
+                    "Wait longer, or ask again later: it goes on.",
+                ) from None
         return self._value(job)
 
     def wait(self, timeout: Duration | None = None) -> bool:
         """Whether the job has ended, at the latest after `timeout` seconds."""
         try:
             return _has_ended(self._fetch(frozenset())) or bool(self._wait(timeout))
-        except NotFinished:
+        except TimeoutError:
             return False
 
     def _watch(self) -> tuple[Waiter, Ended]:
@@ -126,22 +132,15 @@ class Handle(Generic[R_co]):
         return waiter, future
 
     def _wait(self, timeout: Duration | None) -> Job:
+        """The job once it has ended; `TimeoutError` when the time is over."""
         self._refuse_to_block()
-        timeout_s = _seconds(timeout)
         waiter, future = self._watch()
         try:
-            job = future.result(timeout_s)
-        except NotFinished:
-            raise  # said by the store itself, which knows that nobody will run the job
-        except TimeoutError:
-            raise NotFinished(
-                f"The job {self.id} has not ended after {timeout_s or 0:g} s; it is {self.state}.",
-                "Wait longer. A ready job needs a worker that takes its queue and knows its task.",
-            ) from None
+            job = future.result(_seconds(timeout))
         finally:
             waiter.forget(self.job_id, future)
         if job is None:
-            raise self._unknown()
+            raise unknown(self.job_id)
         return job
 
     def _refuse_to_block_unless_ended(self) -> None:
@@ -182,7 +181,7 @@ class Handle(Generic[R_co]):
         finally:
             waiter.forget(self.job_id, future)
         if job is None:
-            raise self._unknown()
+            raise unknown(self.job_id)
         return self._value(job)
 
     def _value(self, job: Job) -> R_co:

@@ -1,0 +1,83 @@
+"""Who works: the cards of living workers, and what each says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import msgspec
+
+from windlass.core.errors import WindlassError
+from windlass.core.ids import WorkerId
+from windlass.core.redact import plain
+from windlass.engines.protocol import Card, Engine, Sweep, Tally, TallyQuery
+
+SHOWN = 3
+
+
+class Info(msgspec.Struct, frozen=True):
+    """What a card says besides: the pool, jobs that do not heed being stopped, how much of each resource it has."""
+
+    pool: str = ""
+    stuck: tuple[str, ...] = ()
+    resources: dict[str, int] = {}
+
+
+_read = msgspec.json.Decoder(Info).decode
+
+
+def info(card: Card) -> Info:
+    """What the card says; nothing where another version wrote something else."""
+    try:
+        return _read(card.info) if card.info else Info()
+    except msgspec.DecodeError:
+        return Info()
+
+
+def take_stock(engine: Engine, query: TallyQuery | None = None) -> Tally:
+    """The tally, with the cards of those who live.
+
+    Where a lock tells death, the card of a killed worker stays until somebody sweeps. If it was the last one, nobody
+    does: so whoever asks sweeps first. A sweep that finds nothing to do writes nothing.
+    """
+    query = query or TallyQuery()
+    tally = engine.tally(query)
+    if tally.cards and engine.capabilities.death == "lock":
+        with suppress(WindlassError):  # a look must not fail because the disk is full
+            swept = engine.sweep(Sweep())
+            if swept.workers or swept.lost:
+                return engine.tally(query)
+    return tally
+
+
+def started_us(worker: WorkerId) -> int:
+    """When the worker took its id, which is new at every start: an id begins with its milliseconds."""
+    return int.from_bytes(worker[:6], "big") * 1_000
+
+
+def listens(card: Card, queue: str) -> bool:
+    """Whether the worker takes jobs of that queue."""
+    return card.queues is None or queue in card.queues
+
+
+def knows(card: Card, task: str) -> bool:
+    """Whether the worker can run that task."""
+    return card.tasks is None or task in card.tasks
+
+
+def label(card: Card) -> str:
+    """A worker as people call it."""
+    return plain(f"{card.name}@{card.host}" if card.host else card.name or card.worker.hex())
+
+
+def labels(cards: Iterable[Card]) -> str:
+    """Some workers by name, and how many more."""
+    return listing(sorted(map(label, cards)))
+
+
+def listing(words: list[str], shown: int = SHOWN) -> str:
+    """`a`, `a and b`, `a, b, c and 2 more`."""
+    if len(words) > shown:
+        return f"{', '.join(words[:shown])} and {len(words) - shown} more"
+    *others, last = words or ["none"]
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,286 @@
+"""Why a job is not running, in one sentence that agrees with what claim would do.
+
+`REASONS` are asked in order, each a small function of the case: a sentence, or None where it is not the reason. First
+where the job is in its life, then what holds it, then its gates, then who could run it, and last its place in line.
+Whatever learns to hold a job adds its function here.
+
+What the protocol does not tell is not guessed at: how many tokens a rate has left is known to the store alone, and the
+place of a job is counted in a bounded look at its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from windlass.core.clock import SystemClock
+from windlass.core.durations import SECOND_US, show, show_instant
+from windlass.core.gates import fits, resource_class
+from windlass.core.ids import JobId, show_id
+from windlass.core.job import ENDED, Failure, Hold, Job, Outcome, State
+from windlass.core.names import near_miss
+from windlass.core.redact import plain, redact_text
+from windlass.engines.protocol import Card, Engine, Part, Query
+from windlass.ops.cards import info, knows, label, labels, listing
+from windlass.ops.case import LOOKS, PAGE, Case
+from windlass.ops.lookup import find, record_of
+
+ATTEMPTS: Final = frozenset({Part.ATTEMPTS})
+MESSAGE: Final = 200
+
+_clock = SystemClock()
+
+
+def why(engine: Engine, job_id: JobId, *, now_us: int | None = None) -> str:
+    """One sentence why the job is not running, or how it ended. `now_us` is for those who travel in time."""
+    now_us = _clock.now_us() if now_us is None else now_us
+    case = Case(engine, find(engine, job_id, ATTEMPTS), now_us)
+    if case.record.state is State.RUNNING and case.owner is None:
+        # Looking for its worker has swept: the job was taken back from a dead one.
+        case = Case(engine, find(engine, job_id, ATTEMPTS), now_us)
+    return next(said for reason in REASONS if (said := reason(case)) is not None)
+
+
+# ── where it is in its life ─────────────────────────────────────────────────────────────────────────────
+
+
+def _ended(case: Case) -> str | None:
+    record = case.record
+    if record.state not in ENDED:
+        return None
+    ended_us = record.ended_us or 0
+    when = f"{_span(case.now_us - ended_us)} ago, at {show_instant(ended_us)}"
+    match record.state:
+        case State.DEAD:
+            return f"It is dead ({_said(record.reason)}) since {when}{_error(case.job.failure, ': ')}."
+        case State.CANCELLED:
+            return f"It was cancelled ({_said(record.reason)}) {when}."
+        case State.EXPIRED:
+            return f"It expired {when}: it had not started by then."
+        case _:
+            return f"It has succeeded {when}."
+
+
+def _running(case: Case) -> str | None:
+    record = case.record
+    if record.state is not State.RUNNING:
+        return None
+    claimed_us = record.claimed_us or case.now_us
+    who = label(case.owner) if case.owner is not None else show_id(record.worker or b"")
+    asked = ", and it has been asked to cancel" if record.cancel_asked else ""
+    since = f"{_span(case.now_us - claimed_us)} (since {show_instant(claimed_us)})"
+    return f"It is running: worker {who} has had it for {since}{asked}."
+
+
+def _scheduled(case: Case) -> str | None:
+    record = case.record
+    if record.state is not State.SCHEDULED or record.due_us <= case.now_us:
+        return None
+    when = f"It is scheduled for {show_instant(record.due_us)}, in {_span(record.due_us - case.now_us)}"
+    last = case.job.attempts[-1] if case.job.attempts else None
+    if last is not None and last.outcome is Outcome.SNOOZE:
+        return f"{when}: its last run asked to be run again then."
+    if record.attempt > 1:
+        failure = case.job.failure or (last.failure if last is not None else None)
+        return (
+            f"{when}: attempt {record.attempt}{_error(failure, f', after attempt {record.attempt - 1} failed with ')}."
+        )
+    return f"{when}."
+
+
+# ── what holds it ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _unstarted_flow(case: Case) -> str | None:
+    if case.record.hold is not Hold.FLOW:
+        return None
+    return f"It is held until its flow {show_id(case.request.flow or b'')} is started."
+
+
+def _open_parents(case: Case) -> str | None:
+    if case.record.hold is not Hold.PARENTS:
+        return None
+    parents = list(_heirs(case.engine, [edge.parent for edge in case.request.parents]))
+    still = [f"{show_id(job.id)} ({record_of(job).state})" for job in parents if record_of(job).state not in ENDED]
+    if not still:
+        return "Its parents have ended: the next settle or sweep of any worker lets it go on."
+    return f"It is held until its parents end: {len(still)} of {len(case.request.parents)} are open, {listing(still)}."
+
+
+def _heirs(engine: Engine, ids: list[JobId]) -> Iterator[Job]:
+    """The jobs that are waited for: those named, or the last of their heirs; what is gone has ended."""
+    while ids:
+        jobs = [job for job in engine.fetch(ids, frozenset()) if job is not None]
+        ids = [heir for job in jobs if (heir := record_of(job).heir) is not None]
+        yield from (job for job in jobs if record_of(job).heir is None)
+
+
+def _busy_lane(case: Case) -> str | None:
+    if case.record.hold is not Hold.LANE:
+        return None
+    lane = case.request.lane
+    for state in (State.RUNNING, State.READY, State.SCHEDULED):
+        for other in case.engine.search(Query(lane=lane, state=state)).jobs:
+            # A delayed job joins its lane only when it is due; one that waits for its next try has kept its place.
+            if state is not State.SCHEDULED or record_of(other).fence:
+                return f"Its lane {lane} is busy with job {show_id(other.id)}, which is {state}."
+    return f"It waits for its turn in its lane {lane}."
+
+
+# ── its gates ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _paused(case: Case) -> str | None:
+    name = next((name for name, gate in case.gates if gate.paused), None)
+    return None if name is None else f"{name[0].upper()}{name[1:]} is paused; it goes on when that is resumed."
+
+
+def _shut(case: Case) -> str | None:
+    for name, gate in case.gates:
+        if case.now_us < gate.shut_until_us:
+            left = _span(gate.shut_until_us - case.now_us)
+            probes = "" if gate.probes is None else f", and then lets {gate.probes} at a time try"
+            return (
+                f"The breaker of {name} is open for another {left}, until {show_instant(gate.shut_until_us)}{probes}."
+            )
+    return None
+
+
+def _full(case: Case) -> str | None:
+    for name, gate in case.gates:
+        bounds = [bound for bound in (gate.limit, gate.probes) if bound is not None]
+        if not bounds:
+            continue
+        most, running = min(bounds), case.running_at(case.request.gate if name.startswith("its gate") else None)
+        if running >= most:
+            what = "limit" if most == gate.limit else "trial after an open breaker"
+            return f"The {what} of {name} is reached: {running} of {most} are running."
+    return None
+
+
+# ── who could run it ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _nobody(case: Case) -> str | None:
+    return None if case.cards else f"No worker is running: start one that takes the queue {case.queue}."
+
+
+def _nobody_listens(case: Case) -> str | None:
+    if case.listening:
+        return None
+    queues = sorted({queue for card in case.cards for queue in card.queues or ()})
+    taken = f"{labels(case.cards)} {_verb(case.cards, 'takes', 'take')} {listing(queues, 10)}"
+    return f"No worker takes its queue {_meant(case.queue, queues)}: {taken}."
+
+
+def _nobody_knows(case: Case) -> str | None:
+    if case.able:
+        return None
+    task, here = case.request.task, case.listening
+    known = {name for card in here for name in card.tasks or ()}
+    strange = f"{_verb(here, 'takes', 'take')} its queue {case.queue} and {_verb(here, 'does', 'do')} not know it"
+    elsewhere = [card for card in case.cards if knows(card, task)]
+    queues = sorted({queue for card in elsewhere for queue in card.queues or ()})
+    others = f", while {labels(elsewhere)} {_verb(elsewhere, 'takes', 'take')} only {listing(queues, 10)}"
+    said = f"It is waiting for a worker that knows its task {_meant(task, known)}: {labels(here)} {strange}"
+    return f"{said}{others if elsewhere else ''}."
+
+
+def _suspect(case: Case) -> str | None:
+    record = case.record
+    if not record.suspect:
+        return None
+    deaths = record.losses + record.crashes
+    died = f"{deaths} worker{'' if deaths == 1 else 's'} died while they had it"
+    return f"It waits until a worker can run it with nothing beside it, because {died}."
+
+
+def _too_big(case: Case) -> str | None:
+    needs = resource_class(case.request.needs)
+    if not needs or any(fits(needs, info(card).resources) for card in case.able):
+        return None
+    wanted = listing([f"{amount} {name}" for name, amount in case.request.needs], 10)
+    return f"It needs {wanted}, and no worker that knows its task says on its card that it has as much."
+
+
+# ── its place in line ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _rate(case: Case) -> str | None:
+    """How many tokens are left is known to the store alone: where a slot is free, the rate is what is waited for."""
+    found = next(((name, gate.rate) for name, gate in case.gates if gate.rate is not None), None)
+    if found is None or case.all_busy:
+        return None
+    name, rate = found
+    line = f", and it is behind {_before(case)}" if case.ahead else ""
+    return f"It waits for the rate of {name}, {rate}: one job every {show(rate.per_us // rate.count)}{line}."
+
+
+def _line(case: Case) -> str:
+    """Always a sentence: nothing else holds it."""
+    slots, ready = sum(card.slots for card in case.able), case.counted(State.READY)
+    who = f"{labels(case.able)} with {slots} slot{'' if slots == 1 else 's'}"
+    taken = f"on its queue {case.queue}, which {who} {_verb(case.able, 'takes', 'take')}"
+    if case.ahead:
+        return f"It is behind {_before(case)} {taken}."
+    if ready > LOOKS * PAGE:
+        return f"It is one of about {ready} ready jobs {taken}."
+    if case.all_busy:
+        return f"It is the next on its queue {case.queue}, and {who} {_verb(case.able, 'is', 'are')} busy."
+    return f"It is the next on its queue {case.queue}, and {who} can take it at any moment."
+
+
+def _before(case: Case) -> str:
+    about = "at least" if case.counted(State.READY) > LOOKS * PAGE else "about"
+    return f"{about} {case.ahead} job{'' if case.ahead == 1 else 's'}"
+
+
+REASONS: Final[tuple[Callable[[Case], str | None], ...]] = (
+    _ended,
+    _running,
+    _scheduled,
+    _unstarted_flow,
+    _open_parents,
+    _busy_lane,
+    _paused,
+    _shut,
+    _full,
+    _nobody,
+    _nobody_listens,
+    _nobody_knows,
+    _suspect,
+    _too_big,
+    _rate,
+    _line,
+)
+
+
+# ── words ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _span(us: int) -> str:
+    """How long, as far as people care: whole seconds, or milliseconds where there are none."""
+    unit_us = SECOND_US if us >= SECOND_US else 1_000
+    return show(round(max(0, us) / unit_us) * unit_us)
+
+
+def _verb(cards: tuple[Card, ...] | list[Card], one: str, many: str) -> str:
+    return one if len(cards) == 1 else many
+
+
+def _meant(word: str, known: set[str] | list[str]) -> str:
+    """The word, and the one that it was most likely meant to be."""
+    near = near_miss(word, known)
+    return word if near is None else f"{word} (is {near} meant?)"
+
+
+def _error(failure: Failure | None, before: str) -> str:
+    if failure is None:
+        return ""
+    message = failure.message if len(failure.message) <= MESSAGE else f"{failure.message[:MESSAGE]}…"
+    return f"{before}{_said(f'{failure.type}: {message}' if message else failure.type).rstrip('.')}"
+
+
+def _said(text: str | None) -> str:
+    """Words of others, fit to be shown."""
+    return plain(redact_text(text or "no reason given"))
