@@ -23,12 +23,24 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_an_app_is_found_by_module_and_name(shop: ModuleType) -> None:
     assert locate("shop_for_locate:app") is shop.app
     assert locate(" shop_for_locate:app ") is shop.app
+    assert locate("shop_for_locate") is shop.app
+
+
+def test_of_several_apps_one_must_be_named(shop: ModuleType) -> None:
+    vars(shop).update(same=shop.app)
+    assert locate("shop_for_locate") is shop.app
+    vars(shop).update(other=App("memory://"))
+    with pytest.raises(
+        BadValue, match=r"several apps in shop_for_locate: app, same, other\. Write shop_for_locate:app"
+    ):
+        locate("shop_for_locate")
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("shop_for_locate", r"'shop_for_locate' does not name an app\. Write module:app"),
+        ("json", r"There is no app in json\. Make one there"),
+        ("no_such_shop.py", r"There is no file 'no_such_shop\.py'\. Write a file or a module"),
         (":app", "does not name an app"),
         ("shop_for_locate:", "does not name an app"),
         (

@@ -25,6 +25,11 @@ from windlass.core.redact import SECRET_NAMES, redact_url
 
 PREFIX: Final = "WINDLASS_"
 URL_FILE: Final = "WINDLASS_URL_FILE"
+#: Variables that are no settings: a file that holds one, and what the command line reads.
+OTHERS: Final = frozenset(
+    f"{PREFIX}{name}"
+    for name in ("URL_FILE", "APP", "QUEUES", "CONCURRENCY", "POOL", "DRAIN", "LOG_LEVEL", "LOG_FORMAT")
+)
 #: A secret file holds one URL; reading more would only load what somebody pointed at by mistake.
 _URL_FILE_BYTES: Final = 64 * 1024
 # Kubernetes gives every pod these variables for each service of its namespace. With a service called
@@ -181,11 +186,11 @@ def _read(name: str, value: Any, origin: str) -> Any:
 def _from_environment(environ: Mapping[str, str]) -> _Found:
     found: _Found = {}
     for variable, value in environ.items():
-        if variable == URL_FILE or not variable.startswith(PREFIX) or _SERVICE_LINK.fullmatch(variable):
+        if not variable.startswith(PREFIX) or variable in OTHERS or _SERVICE_LINK.fullmatch(variable):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in _FIELDS:
-            meant = near_miss(variable, [URL_FILE, *(PREFIX + known.upper() for known in _FIELDS)])
+            meant = near_miss(variable, [*OTHERS, *(PREFIX + known.upper() for known in _FIELDS)])
             hint = f"Did you mean {meant}?" if meant else "Unset it."
             raise BadSetting(f"The environment variable {variable} sets nothing.", hint)
         # An empty variable is how compose files and CI say "not set".

@@ -18,8 +18,9 @@ from windlass.app.resources import Opened
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError, WrongPool
 from windlass.core.ids import show_id
+from windlass.core.job import State
 from windlass.core.redact import redact_url
-from windlass.engines.protocol import Claim, Settlement
+from windlass.engines.protocol import Claim, Settlement, TallyQuery
 from windlass.worker.consumer import Consumer
 from windlass.worker.desk import Desk
 from windlass.worker.executor import Executor, given_back
@@ -144,6 +145,19 @@ class Crew:
 
     def runs(self, job_id: bytes) -> bool:
         return job_id in self.desk.running
+
+    def has_nothing_to_do(self) -> bool:
+        """Whether it holds nothing, and no job waits that it could run now; what is due later does not count."""
+        if self.desk.open:
+            return False
+        tasks = set(self._tasks())
+        return not any(
+            count.n and count.state is State.READY and count.task in tasks and self._takes(count.queue)
+            for count in self._app.engine.tally(TallyQuery()).counts
+        )
+
+    def _takes(self, queue: str) -> bool:
+        return self._queues is None or queue in self._queues
 
     # ── start and stop ──────────────────────────────────────────────────────────────────────────────────
 

@@ -22,6 +22,8 @@ from windlass.worker.crew import Crew, Kind
 
 KINDS: tuple[Kind, ...] = ("auto", "solo", "threads", "aio")
 ENDING = (signal.SIGINT, signal.SIGTERM)
+EMPTY_LOOK_S = 0.2
+"""How often a worker that stops when nothing is left looks whether that is so."""
 
 
 class Worker:
@@ -92,10 +94,11 @@ class Worker:
             self._app.before_close.discard(self.stop)
             crew.stop(self._drain_s if drain is None else to_us(drain) / SECOND_US)
 
-    def run(self) -> None:
+    def run(self, *, until_empty: bool = False) -> None:
         """Works until SIGINT or SIGTERM, then stops gracefully; a second signal ends the process at once.
 
-        Only in the main thread: that is where Python hears signals.
+        `until_empty`: or until no job is left that it could run now. Only in the main thread: that is where Python
+        hears signals.
         """
         asked = threading.Event()
 
@@ -105,7 +108,9 @@ class Worker:
         with self:
             before = {number: signal.signal(number, ask) for number in ENDING}
             try:
-                asked.wait()
+                while not asked.wait(EMPTY_LOOK_S if until_empty else None):
+                    if self._crew is None or self._crew.has_nothing_to_do():
+                        break
             finally:
                 for number, handler in before.items():
                     signal.signal(number, handler)

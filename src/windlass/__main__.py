@@ -1,0 +1,7 @@
+"""`python -m windlass` is `windlass`."""
+
+from __future__ import annotations
+
+from windlass.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""The shell DOOR: what people type. Commands are thin; what they do lies in the rooms below."""

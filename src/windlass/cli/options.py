@@ -1,0 +1,106 @@
+"""Options that several commands share, and what they stand for: a store, an app."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from windlass.app.app import App
+    from windlass.engines.protocol import Engine
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+url_option = click.option(
+    "-u", "--url", metavar="URL", help="The store, such as sqlite:///jobs.db. Default: WINDLASS_URL, else the settings."
+)
+app_option = click.option(
+    "-A",
+    "--app",
+    "name",
+    metavar="APP",
+    envvar="WINDLASS_APP",
+    help="The app: tasks.py, shop.tasks or shop.tasks:app. [env: WINDLASS_APP]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("-n", "--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+
+
+class DurationType(click.ParamType[Any]):
+    """Seconds, or a text such as 15m; kept as it was written."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from windlass.core.durations import to_us
+        from windlass.core.errors import InputError
+
+        try:
+            to_us(float(value) if _is_number(value) else value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        return float(value) if _is_number(value) else value
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+DURATION = DurationType()
+
+
+@contextmanager
+def store(url: str | None) -> Generator[Engine]:
+    """The store that is named or set, open. Reading a store must not make one: a file that is not there is an error."""
+    from windlass.core.settings import load
+    from windlass.engines.connect import connect
+
+    settings = load({"url": url}).settings
+    engine = connect(settings.url, settings)
+    _refuse_to_make(settings.url)
+    engine.open()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _refuse_to_make(url: str) -> None:
+    from windlass.core.errors import StoreUnavailable
+    from windlass.core.redact import redact_url
+    from windlass.engines.connect import sqlite_path
+
+    if url.startswith("sqlite:") and not sqlite_path(url).exists():
+        raise StoreUnavailable(
+            f"There is no store {redact_url(url)}.",
+            "Name one with --url or WINDLASS_URL; a worker or the first send makes it.",
+        )
+
+
+def load_app(name: str) -> App:
+    """The app of that name; the folder one is in is looked in first, as `python -m` does."""
+    from windlass.app.locate import locate
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return locate(name)
+
+
+@contextmanager
+def an_app(name: str | None, url: str | None) -> Generator[App]:
+    """The app that is named; else one that knows no task, on the store that is named or set."""
+    from windlass.app.app import App
+
+    if name is not None and url is not None:
+        raise click.UsageError("An app brings its store along: give --app or --url, not both.")
+    with App(url) if name is None else load_app(name) as app:
+        yield app

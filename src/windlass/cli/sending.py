@@ -1,0 +1,199 @@
+"""`windlass call`, `send` and `result`: jobs sent from a shell, and what came of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.options import DURATION, an_app, app_option, json_option, url_option
+from windlass.cli.output import put, put_json, say
+
+if TYPE_CHECKING:
+    from windlass.app.app import App
+    from windlass.app.handle import Handle
+    from windlass.app.task import Sender
+
+BATCH = 1_000
+
+
+def send_options(function: Any) -> Any:
+    """The options of whoever sends."""
+    for option in reversed(
+        (
+            app_option,
+            url_option,
+            click.option("-q", "--queue", help="The queue. [default: the task's]"),
+            click.option("--delay", type=DURATION, help="Run it so much later, such as 90 or 15m."),
+            click.option("--expires", type=DURATION, help="Do not start it after so long."),
+            click.option("-p", "--priority", type=click.IntRange(0, 9), help="9 goes first."),
+            click.option("--key", help="Refuse it as a duplicate while another job of this key has not ended."),
+            json_option,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="""\b
+Examples:
+  windlass call tasks.add 2 3 --wait
+  windlass call tasks.send_email 17 to=a@b.c urgent=true
+  windlass call tasks.crawl '"2"' --delay 15m          the text 2, not the number
+An argument is JSON where it can be read as such, else text; name=value gives it by name.""",
+)
+@click.argument("task")
+@click.argument("arguments", nargs=-1)
+@click.option("--wait", "waits", is_flag=True, help="Wait for its end and print its result.")
+@click.option("--timeout", type=DURATION, help="Wait no longer than so.")
+@send_options
+def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_json: bool, **how: Any) -> None:
+    """Send a job of TASK with these ARGUMENTS, and print its id."""
+    args, kwargs = _arguments(arguments)
+    with an_app(how.pop("name"), how.pop("url")) as app:
+        handle = _sender(app, task, how).delay(*args, **kwargs)
+        if not waits and timeout is None:
+            put_json({"id": handle.id}) if as_json else put(handle.id)
+            return
+        if not as_json:
+            say(f"{handle.id} …")
+        _put_result(handle, timeout, as_json=as_json)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  windlass send tasks.crawl < urls.jsonl
+  windlass send tasks.send_email --from mails.jsonl --queue mail
+A line is a list of arguments, or an object of arguments by name; anything else is the only argument."""
+)
+@click.argument("task")
+@click.option("--from", "source", type=click.File("rb"), default="-", help="The file. [default: stdin]")
+@send_options
+def send(task: str, source: Any, as_json: bool, **how: Any) -> None:
+    """Send a job of TASK for every line of a file, a JSON value each."""
+    with an_app(how.pop("name"), how.pop("url")) as app:
+        sender, sent = _sender(app, task, how), 0
+        try:
+            for calls in _in_batches(_lines(source)):
+                for handle in sender.delay_many(calls):
+                    put(handle.id)
+                sent += len(calls)
+        finally:
+            put_json({"sent": sent}) if as_json else say(f"{sent:,} jobs sent.")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  windlass result 0198f2b0-6b3c-7000-8000-0123456789ab
+  windlass result 0198f2b0-6b3c-7000-8000-0123456789ab --wait --timeout 10"""
+)
+@click.argument("job_id")
+@click.option("--wait", "waits", is_flag=True, help="Wait for its end.")
+@click.option("--timeout", type=DURATION, help="Wait no longer than so.")
+@app_option
+@url_option
+@json_option
+def result(job_id: str, waits: bool, timeout: Any, name: str | None, url: str | None, as_json: bool) -> None:
+    """Print the result of a job; what it died of, or why it has none yet."""
+    with an_app(name, url) as app:
+        _put_result(app.result(job_id), timeout if waits or timeout is not None else 0, as_json=as_json)
+
+
+# ── arguments ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _arguments(words: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if sign and name.isidentifier():
+            kwargs[name] = _value(value)
+        elif kwargs:
+            raise click.UsageError(f"{word!a} follows an argument by name. Give those by position first.")
+        else:
+            args.append(_value(word))
+    return args, kwargs
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _lines(source: Any) -> Iterator[Any]:
+    for number, line in enumerate(source, 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise click.UsageError(f"Line {number} is not JSON: {error}. What stood before it has been sent.") from None
+        yield found if isinstance(found, (list, dict)) else [found]
+
+
+def _in_batches(calls: Iterator[Any]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    wrong: click.UsageError | None = None
+    try:
+        for one in calls:
+            batch.append(one)
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+    except click.UsageError as error:
+        wrong = error  # told after what stood before it is sent
+    if batch:
+        yield batch
+    if wrong is not None:
+        raise wrong
+
+
+def _sender(app: App, task: str, how: dict[str, Any]) -> Sender[..., Any]:
+    options = {name: value for name, value in how.items() if value is not None}
+    sender = app.named(_full_name(app, task))
+    return sender.using(**options) if options else sender
+
+
+def _full_name(app: App, task: str) -> str:
+    """The task of that name, or the only one whose last part it is. Nobody knows it: it is sent all the same."""
+    from windlass.core.names import near_miss
+    from windlass.ops.cards import take_stock
+
+    cards = take_stock(app.engine).cards
+    known = set(app.tasks) | {name for card in cards for name in card.tasks or ()}
+    if task in known:
+        return task
+    ending = sorted(name for name in known if name.endswith(f".{task}"))
+    if len(ending) == 1:
+        return ending[0]
+    if len(ending) > 1:
+        raise click.UsageError(f"{task} may be {', '.join(ending)}. Write it whole.")
+    by_end = {name.rpartition(".")[2]: name for name in known}
+    meant = near_miss(task, known) or by_end.get(near_miss(task, by_end) or "")
+    hint = f" Did you mean {meant}?" if meant else ""
+    if app.tasks:
+        raise click.UsageError(f"The app has no task {task!a}.{hint}")
+    say(f"No running worker knows {task}: the job waits for one.{hint}")
+    return task
+
+
+# ── results ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _put_result(handle: Handle[Any], timeout: Any, *, as_json: bool) -> None:
+    value = handle.get(timeout)
+    if as_json:
+        put_json({"id": handle.id, "state": "succeeded", "result": value})
+    elif isinstance(value, str):
+        put(value)
+    elif value is not None:
+        put_json(value)

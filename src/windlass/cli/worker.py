@@ -1,0 +1,175 @@
+"""`windlass worker`: runs an app's jobs until it is told to stop."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from windlass.cli.options import DURATION, app_option, load_app
+
+POOLS = ("auto", "solo", "threads", "aio")
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class PoolType(click.ParamType[str]):
+    """A pool; a near miss is named, and so is what Celery calls otherwise."""
+
+    name = "pool"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from windlass.core.names import near_miss
+
+        if value in POOLS:
+            return value
+        if value in {"prefork", "processes"}:
+            self.fail("Pools of processes are not in this version. Start one worker per core instead.", param, ctx)
+        meant = {"async": "aio", "asyncio": "aio", "thread": "threads"}.get(value) or near_miss(value, POOLS)
+        hint = f"Did you mean {meant}?" if meant else f"There are: {', '.join(POOLS)}."
+        self.fail(f"There is no pool {value!a}. {hint}", param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(POOLS)}]"
+
+
+class QueuesType(click.ParamType[list[str]]):
+    """Names apart by commas."""
+
+    name = "a,b"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        return [name.strip() for name in str(value).split(",") if name.strip()]
+
+
+def worker_options(function: Any) -> Any:
+    """The options of whoever starts a worker."""
+    for option in reversed(
+        (
+            click.argument("app", required=False),
+            app_option,
+            click.option(
+                "-Q",
+                "--queues",
+                type=QueuesType(),
+                envvar="WINDLASS_QUEUES",
+                help="Only these. [env: WINDLASS_QUEUES; default: all]",
+            ),
+            click.option(
+                "-c",
+                "--concurrency",
+                type=click.IntRange(1, 10_000),
+                envvar="WINDLASS_CONCURRENCY",
+                default=4,
+                show_default=True,
+                help="How many jobs at a time. [env: WINDLASS_CONCURRENCY]",
+            ),
+            click.option(
+                "-P",
+                "--pool",
+                type=PoolType(),
+                envvar="WINDLASS_POOL",
+                default="auto",
+                show_default=True,
+                help="auto: async tasks on a loop, others in threads; solo: one at a time. [env: WINDLASS_POOL]",
+            ),
+            click.option(
+                "--name", "worker_name", metavar="NAME", default="", help="What others see. [default: the process id]"
+            ),
+            click.option(
+                "--drain",
+                type=DURATION,
+                envvar="WINDLASS_DRAIN",
+                default="30s",
+                show_default=True,
+                help="How long running jobs may take to end when it is stopped. [env: WINDLASS_DRAIN]",
+            ),
+            click.option(
+                "-l",
+                "--log-level",
+                "--loglevel",
+                type=click.Choice(LEVELS, case_sensitive=False),
+                envvar="WINDLASS_LOG_LEVEL",
+                default="info",
+                show_default=True,
+                help="[env: WINDLASS_LOG_LEVEL]",
+            ),
+            click.option(
+                "--log-format",
+                type=click.Choice(("console", "json")),
+                envvar="WINDLASS_LOG_FORMAT",
+                default="console",
+                show_default=True,
+                help="[env: WINDLASS_LOG_FORMAT]",
+            ),
+            click.option(
+                "-f",
+                "--logfile",
+                metavar="FILE",
+                help="Write the log there; it may be moved away and is made anew. [default: stderr]",
+            ),
+            click.option(
+                "--show-jobs/--no-show-jobs",
+                default=None,
+                help="A line for every job that ends. [default: on a terminal]",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  windlass worker tasks.py                    the app in tasks.py, all queues
+  windlass worker shop.tasks:app -Q mail -c 8
+  windlass worker tasks.py --until-empty      work off what is there, then exit
+Stop it with Ctrl-C or SIGTERM: running jobs may end; a second one ends it at once."""
+)
+@worker_options
+@click.option("--until-empty", is_flag=True, help="Stop when no job is left that could run now.")
+def worker(app: str | None, name: str | None, until_empty: bool, **how: Any) -> None:
+    """Run the jobs of APP: a file (tasks.py), a module (shop.tasks) or an app in it (shop.tasks:app)."""
+    run_worker(app or name, until_empty=until_empty, **how)
+
+
+def run_worker(
+    app_name: str | None,
+    *,
+    until_empty: bool,
+    queues: list[str] | None,
+    concurrency: int,
+    pool: Any,
+    worker_name: str,
+    drain: Any,
+    log_level: str,
+    log_format: str,
+    logfile: str | None,
+    show_jobs: bool | None,
+) -> None:
+    """Runs a worker until a signal comes, or until nothing is left to do."""
+    if app_name is None:
+        raise click.UsageError("Which app? Give a file or a module, as in: windlass worker tasks.py")
+    from windlass.observe import logs
+    from windlass.worker.worker import Worker
+
+    _set_up_logs(log_level, log_format, logfile)
+    app = load_app(app_name)
+    if not app.tasks:
+        raise click.UsageError(f"The app in {app_name} has no tasks. Decorate a function there: @app.task")
+    if show_jobs or (show_jobs is None and logfile is None and sys.stderr.isatty()):
+        logs.tell_jobs(app.bus)
+    with app:
+        Worker(app, slots=concurrency, pool=pool, queues=queues, name=worker_name, drain=drain).run(
+            until_empty=until_empty
+        )
+
+
+def _set_up_logs(level: str, form: str, file: str | None) -> None:
+    from windlass.observe import logs
+
+    try:
+        logs.set_up(level, form, file)
+    except OSError as error:
+        raise click.UsageError(f"The log file {file} cannot be written: {error.strerror}.") from None

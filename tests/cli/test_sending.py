@@ -1,0 +1,102 @@
+"""`windlass call`, `send`, `result`: what is typed becomes arguments, what comes of it output and exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+
+def work(shell: Shell) -> None:
+    shell("worker", "tasks.py", "--until-empty")
+
+
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [
+        (("add", "2", "3"), "5"),
+        (("add", "2", "b=3"), "5"),
+        (("greet", "2026-11-15"), "2026-11-15"),
+        (("greet", '"2"'), "2"),
+        (("greet", "a=b=c"), None),
+        (("greet", '"a=b"', "loud=true"), "A=B"),
+        (("add", "-2", "3"), "1"),
+    ],
+)
+def test_words_become_arguments(shell: Shell, words: tuple[str, ...], result: str | None) -> None:
+    if result is None:
+        assert "no parameter `a`" in shell.refused("call", "-A", "tasks.py", *words, code=2)
+        return
+    job_id = shell.out("call", "-A", "tasks.py", *words)
+    work(shell)
+    assert shell.out("result", job_id) == result
+    assert json.loads(shell.out("result", job_id, "--json"))["state"] == "succeeded"
+
+
+def test_a_file_of_lines_becomes_jobs(shell: Shell) -> None:
+    done = shell("send", "-A", "tasks.py", "add", stdin='[1, 2]\n\n{"a": 3, "b": 4}\n')
+    ids = done.stdout.split()
+    assert done.stderr == "2 jobs sent.\n"
+    work(shell)
+    assert [shell.out("result", job_id) for job_id in ids] == ["3", "7"]
+    (shell.folder / "names.jsonl").write_text("".join(f'"n{number}"\n' for number in range(2_500)))
+    assert len(shell.out("send", "-A", "tasks.py", "greet", "--from", "names.jsonl").split()) == 2_500
+
+
+def test_a_bad_line_is_named_and_what_stood_before_it_is_sent(shell: Shell) -> None:
+    done = shell("send", "tasks.add", stdin="[1, 2]\n[3,\n[5, 6]\n", code=2)
+    assert "Line 2 is not JSON" in done.stderr
+    assert "1 jobs sent." in done.stderr
+    assert len(done.stdout.split()) == 1
+
+
+def test_options_of_a_job(shell: Shell) -> None:
+    one = shell.out("call", "-A", "tasks", "add", "1", "1", "--key", "once")
+    assert shell.out("call", "-A", "tasks", "add", "1", "1", "--key", "once") == one, "a duplicate of the first"
+    late = shell.out("call", "-A", "tasks", "add", "1", "1", "--delay", "90")
+    assert "scheduled" in shell.refused("result", late, code=1)
+
+
+def test_a_job_that_died_is_exit_code_1_with_its_error(shell: Shell) -> None:
+    job_id = shell.out("call", "-A", "tasks", "fail", "broken")
+    work(shell)
+    said = shell.refused("result", job_id, code=1)
+    assert "is dead (failed): ValueError: broken" in said
+
+
+def test_waiting_ends_after_the_timeout_and_says_why_the_job_waits(shell: Shell) -> None:
+    said = shell("call", "tasks.add", "1", "1", "--wait", "--timeout", "0.2", code=1).stderr
+    assert "No worker is running" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("call", "-A", "tasks", "ad", "1"), 2, "The app has no task 'ad'. Did you mean tasks.add?"),
+        (("call", "-A", "tasks", "add", "1"), 2, "needs a value for `b`"),
+        (("call", "-A", "tasks", "add", "1", "b=2", "3"), 2, "'3' follows an argument by name"),
+        (("call", "-A", "tasks", "-u", "memory://", "add", "1", "2"), 2, "not both"),
+        (("call", "-A", "tasks", "add", "1", "2", "--priority", "11"), 2, "11 is not in the range"),
+        (("call", "a task", "1"), 2, "task"),
+        (("call", "-u", "postgres://me:hunter2@db/x", "add", "1"), 2, "postgres:// is not in this version"),
+        (("call", "-u", "nonsense", "add", "1"), 2, "is not an engine URL"),
+        (("result", "12"), 2, "12"),
+        (("result", "0198f2b0-6b3c-7000-8000-0123456789ab"), 1, "There is no job 0198f2b0"),
+        (("colect",), 2, "There is no command 'colect'."),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_told(shell: Shell, words: tuple[str, ...], code: int, said: str) -> None:
+    text = shell.refused(*words, code=code)
+    assert said in text
+    assert "hunter2" not in text
+
+
+def test_a_task_that_no_worker_knows_is_sent_with_a_remark(shell: Shell) -> None:
+    done = shell("call", "elsewhere.task", "1")
+    assert done.stderr == "No running worker knows elsewhere.task: the job waits for one.\n"
+    with shell.running("worker", "tasks.py") as worker:
+        worker.wait_for("has started")
+        assert "Did you mean tasks.add?" in shell("call", "tasks.ad", "1", "2").stderr
+        assert shell.out("call", "add", "1", "2", "--wait") == "3", "the last part is enough where it is the only one"
