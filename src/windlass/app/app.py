@@ -24,10 +24,11 @@ from windlass.app.context import current, shielded
 from windlass.app.discovery import discover
 from windlass.app.handle import Handle
 from windlass.app.middleware import Middleware, Stack, tell
-from windlass.app.options import Duration, TaskOptions, read_task_options
+from windlass.app.options import TaskOptions, read_task_options
 from windlass.app.resources import Declared, Opened
 from windlass.app.task import AsyncTask, Sender, Task
 from windlass.core.clock import Clock, SystemClock
+from windlass.core.durations import Duration
 from windlass.core.errors import BadValue, DuplicateTask, StoreError, UnknownOption
 from windlass.core.events import Bus, Sent
 from windlass.core.ids import JobId, read_id

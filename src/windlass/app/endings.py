@@ -11,11 +11,7 @@ It is no `Exception`, so that a broad `except Exception` in a task does not swal
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from windlass.core.durations import to_us
-
-Duration = float | timedelta | str
+from windlass.core.durations import Duration, to_us
 
 
 class Ending(Exception):

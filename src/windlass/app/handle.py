@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from windlass.app.context import current, shielded
-from windlass.app.endings import Duration
 from windlass.core.codec import decode_result
-from windlass.core.durations import SECOND_US, to_us
+from windlass.core.durations import SECOND_US, Duration, to_us
 from windlass.core.errors import (
     JobCancelled,
     JobDead,

@@ -7,7 +7,7 @@ wait already. Only what one send says otherwise travels with the job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, cast
 
 import msgspec
@@ -20,8 +20,6 @@ from windlass.core.limits import DEFAULT, Limits
 from windlass.core.names import check_name, near_miss
 from windlass.core.rank import TOP_PRIORITY
 from windlass.core.retry import Retry
-
-Duration = float | timedelta | str
 
 _encode = msgspec.json.Encoder().encode
 

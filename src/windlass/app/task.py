@@ -18,9 +18,10 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from windlass.app.context import current, local_context
 from windlass.app.handle import Handle, Handles, Post
-from windlass.app.options import Duration, SendOptions, TaskOptions, read_send_options
+from windlass.app.options import SendOptions, TaskOptions, read_send_options
 from windlass.app.resources import Declared, Opened
 from windlass.core.codec import encode_arguments
+from windlass.core.durations import Duration
 from windlass.core.errors import BadValue
 from windlass.core.ids import new_id, read_id
 from windlass.core.job import Job, Request

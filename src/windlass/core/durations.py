@@ -13,6 +13,9 @@ from typing import Final
 
 from windlass.core.errors import BadValue
 
+Duration = float | timedelta | str
+"""What a caller may write for one: seconds, a `timedelta`, or text such as `"15m"`."""
+
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
 HOUR_US: Final = 60 * MINUTE_US
@@ -37,7 +40,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TODO: Final = 'Give seconds, a timedelta, or text such as "250ms", "15m", "1h30m" or "2d".'
 
 
-def to_us(value: float | timedelta | str) -> int:
+def to_us(value: Duration) -> int:
     """The duration in whole microseconds, between 0 and 100 years; anything else raises `BadValue`."""
     # Accepting True as one second would hide `delay=True`, a typo for another option.
     if isinstance(value, bool):

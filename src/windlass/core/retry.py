@@ -9,14 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final, Literal
 
-from windlass.core.durations import to_us
+from windlass.core.durations import Duration, to_us
 from windlass.core.errors import BadValue, InputError
 from windlass.core.names import near_miss
 
-Duration = float | timedelta | str
 Kind = Literal["exponential", "linear", "fixed", "custom"]
 Errors = type[BaseException] | Sequence[type[BaseException]]
 Roll = random.Random | Callable[[], float]

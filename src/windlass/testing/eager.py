@@ -21,7 +21,7 @@ from windlass.app.app import App
 from windlass.app.context import current
 from windlass.app.endings import Interrupted
 from windlass.app.resources import Opened
-from windlass.core.durations import show, to_us
+from windlass.core.durations import Duration, show, to_us
 from windlass.core.errors import NotFinished
 from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import WAITING, Job, Outcome, State
@@ -46,7 +46,7 @@ from windlass.engines.protocol import (
 )
 from windlass.testing.clock import MovedClock
 from windlass.testing.sent import SentJobs
-from windlass.testing.stage import Duration, Stage, StageClock, StageStore, staged
+from windlass.testing.stage import Stage, StageClock, StageStore, staged
 from windlass.worker.desk import Desk, Run
 from windlass.worker.executor import Executor, Refused
 from windlass.worker.settler import Settler

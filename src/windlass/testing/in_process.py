@@ -7,11 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from windlass.app.app import App
-from windlass.core.durations import SECOND_US, to_us
+from windlass.core.durations import SECOND_US, Duration, to_us
 from windlass.core.errors import NotFinished
 from windlass.core.job import ENDED, Record, State
 from windlass.testing.sent import SentJob, SentJobs
-from windlass.testing.stage import Duration, Stage, StageClock, StageStore, staged
+from windlass.testing.stage import Stage, StageClock, StageStore, staged
 from windlass.worker.worker import Worker
 
 DRAIN_S = 5

@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 
 import msgspec
 
 from windlass.app.app import App
-from windlass.core.durations import LONGEST_US, to_us
+from windlass.core.durations import LONGEST_US, Duration, to_us
 from windlass.core.job import Job
 from windlass.core.limits import Limits
 from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import Beat, Engine, Orders, Receipt, Sweep
 from windlass.testing.clock import MovedClock, travel
 from windlass.testing.sent import SentJobs
-
-Duration = float | timedelta | str
 
 
 class StageStore(MemoryEngine):
