@@ -36,6 +36,7 @@ WHAT_TO_DO = {
     "WL106": "Give one of the two another name: `@app.task(name=…)`.",
     "WL107": "Correct the spelling; the message names the near miss.",
     "WL108": 'Use `pool="auto"`, which runs both kinds.',
+    "WL109": "Give one of the two a type of its own, such as a subclass.",
     "WL200": "Correct the value; nothing was stored.",
     "WL201": "Use 1 to 128 of the characters `A-Z a-z 0-9 _ . : -` and begin with a letter or a digit.",
     "WL202": "Give a value in the range that the message states.",

@@ -13,7 +13,7 @@ import pytest
 
 from windlass import App, Worker, injected
 from windlass.app.resources import Declared, Opened, provided_type
-from windlass.core.errors import BadValue, DuplicateTask, JobDead, StoreClosed, WrongType
+from windlass.core.errors import BadValue, DuplicateResource, JobDead, StoreClosed, WrongType
 from windlass.engines.protocol import Query
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ def test_the_return_annotation_says_what_a_resource_makes() -> None:
 
 def test_two_resources_of_one_type_are_refused_naming_both(app: App) -> None:
     app.resource(by_generator)
-    with pytest.raises(DuplicateTask, match="Two resources make Plain: by_generator, nothing"):
+    with pytest.raises(DuplicateResource, match="Two resources make Plain: by_generator, nothing"):
         app.resource(nothing)
 
 

@@ -20,12 +20,12 @@ import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from typing import Any, Final, cast
 
-from windlass.core.errors import BadValue, DuplicateTask
+from windlass.core.errors import BadValue, DuplicateResource
 
 injected: Final[Any] = cast("Any", ...)
 """The default of a parameter that the worker fills in."""
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
+RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a coroutine on the worker's loop and waits for it."""
 
 _NOTHING: Final = object()
@@ -57,7 +57,7 @@ class Declared:
     def add(self, function: Callable[..., Any]) -> None:
         kind = provided_type(function)
         if kind in self._makers:
-            raise DuplicateTask(
+            raise DuplicateResource(
                 f"Two resources make {kind.__qualname__}: {self._makers[kind].__qualname__}, {function.__qualname__}.",
                 "Give one of them a type of its own.",
             )
@@ -91,7 +91,7 @@ class Declared:
 class Opened:
     """The resources of one worker, or of this process for plain calls: made at the first need, closed in reverse."""
 
-    def __init__(self, declared: Declared, run: Run | None = None) -> None:
+    def __init__(self, declared: Declared, run: RunCoroutine | None = None) -> None:
         self._declared = declared
         self._run = run
         self._lock = threading.RLock()

@@ -10,7 +10,8 @@ WindlassError                     code
 │   ├── UnsupportedPlatform       WL105
 │   ├── DuplicateTask             WL106
 │   ├── UnknownOption             WL107
-│   └── WrongPool                 WL108
+│   ├── WrongPool                 WL108
+│   └── DuplicateResource         WL109
 ├── InputError                    WL200   what a caller handed over
 │   ├── BadName                   WL201
 │   ├── BadValue                  WL202
@@ -119,6 +120,12 @@ class WrongPool(ConfigError):
     """The worker's pool cannot run a task of this kind."""
 
     code = "WL108"
+
+
+class DuplicateResource(ConfigError):
+    """Two functions of one app make resources of the same type."""
+
+    code = "WL109"
 
 
 class InputError(WindlassError):

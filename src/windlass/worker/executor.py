@@ -47,7 +47,7 @@ SEND_AGAIN = "Cancel it and send it again; the sender and this worker may differ
 _NONE = encode_result(None)
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True):
     """What came of an attempt."""
 
     outcome: Outcome
@@ -150,7 +150,7 @@ class Executor:
                 result = _NONE if value is None else encode_result(value, self._limits)
             except InputError as error:
                 # The work is done; doing it again would not make its result fit.
-                return self.ended(run, Verdict(Outcome.FAILED, error, reason="result"), ran_us)
+                return self.ended(run, Finding(Outcome.FAILED, error, reason="result"), ran_us)
         first = claim.attempt == 1 and not claim.crashes and not claim.losses
         return Settlement(
             id=claim.id,
@@ -167,7 +167,7 @@ class Executor:
         """The settlement of a function that raised."""
         return self.ended(run, self.classify(run, error), ran_us)
 
-    def classify(self, run: Run, error: BaseException) -> Verdict:
+    def classify(self, run: Run, error: BaseException) -> Finding:
         """What an exception means."""
         policy, attempt = run.task.options.retry, run.claim.attempt
         if run.asked is not None and not isinstance(error, Ending):
@@ -175,30 +175,30 @@ class Executor:
             error = run.asked()
         match error:
             case Snooze():
-                return Verdict(Outcome.SNOOZE, None, error.delay_us, error.reason)
+                return Finding(Outcome.SNOOZE, None, error.delay_us, error.reason)
             case Cancel():
-                return Verdict(Outcome.CANCELLED, error, reason=error.reason)
+                return Finding(Outcome.CANCELLED, error, reason=error.reason)
             case Dead():
-                return Verdict(Outcome.FAILED, error, reason=error.reason)
+                return Finding(Outcome.FAILED, error, reason=error.reason)
             case RetryAfter():
                 left = attempt <= (ASKED_RETRIES if policy is None else policy.retries)
-                return Verdict(Outcome.RETRY, error, error.delay_us if left else None, None if left else "retries")
+                return Finding(Outcome.RETRY, error, error.delay_us if left else None, None if left else "retries")
             case Refused():
-                return Verdict(Outcome.FAILED, error.error, reason=error.reason)
+                return Finding(Outcome.FAILED, error.error, reason=error.reason)
             case CancelAsked():
-                return Verdict(Outcome.CANCELLED, None, reason="cancelled")
+                return Finding(Outcome.CANCELLED, None, reason="cancelled")
             case Interrupted():
                 # To the policy it is what it is to everybody: a timeout.
                 seen, outcome = TimeoutError(_overdue(run)), Outcome.TIMED_OUT
             case _:
                 seen, outcome = error, Outcome.FAILED
         if policy is None or not policy.wants(seen, attempt):
-            return Verdict(outcome, seen)
-        return Verdict(outcome, seen, policy.delay_us(attempt, random.random))
+            return Finding(outcome, seen)
+        return Finding(outcome, seen, policy.delay_us(attempt, random.random))
 
-    def ended(self, run: Run, verdict: Verdict, ran_us: int) -> Settlement:
+    def ended(self, run: Run, finding: Finding, ran_us: int) -> Settlement:
         """decide and record: the settlement of an attempt that did not succeed."""
-        end = settlement(run.claim, verdict, ran_us, _failure(verdict, self._limits), run.task.options.dead_queue)
+        end = settlement(run.claim, finding, ran_us, _failure(finding, self._limits), run.task.options.dead_queue)
         if end.failure is not None:
             dead = end.transition.to is State.DEAD
             log.log(
@@ -218,11 +218,11 @@ class Executor:
         retry policy raised what it must not.
         """
         if isinstance(error, Refused):
-            verdict = Verdict(Outcome.FAILED, error.error, reason=error.reason)
+            finding = Finding(Outcome.FAILED, error.error, reason=error.reason)
         else:
             log.error("Job %s (%s) cannot be ended as usual.", show_id(claim.id), claim.task, exc_info=error)
-            verdict = Verdict(Outcome.FAILED, error, reason="worker")
-        return settlement(claim, verdict, 0, _failure(verdict, self._limits), None)
+            finding = Finding(Outcome.FAILED, error, reason="worker")
+        return settlement(claim, finding, 0, _failure(finding, self._limits), None)
 
     def tell_after(self, run: Run, error: BaseException | None) -> None:
         """Hooks after a run."""
@@ -236,14 +236,14 @@ class Executor:
 
 
 def settlement(
-    claim: Claim, verdict: Verdict, ran_us: int, failure: Failure | None, dead_queue: str | None
+    claim: Claim, finding: Finding, ran_us: int, failure: Failure | None, dead_queue: str | None
 ) -> Settlement:
     """What the store gets for an attempt that did not succeed."""
-    transition = decide(verdict.outcome, _standing(claim), delay_us=verdict.delay_us, reason=verdict.reason)
+    transition = decide(finding.outcome, _standing(claim), delay_us=finding.delay_us, reason=finding.reason)
     return Settlement(
         id=claim.id,
         fence=claim.fence,
-        outcome=verdict.outcome,
+        outcome=finding.outcome,
         transition=transition,
         failure=failure,
         ran_us=ran_us,
@@ -258,13 +258,13 @@ def given_back(claim: Claim) -> Settlement:
 
 def cancelled(claim: Claim) -> Settlement:
     """The settlement of a claim that was cancelled before it started."""
-    verdict = Verdict(Outcome.CANCELLED, reason="cancelled")
-    return settlement(claim, verdict, 0, None, None)
+    finding = Finding(Outcome.CANCELLED, reason="cancelled")
+    return settlement(claim, finding, 0, None, None)
 
 
 def unstorable(claim: Claim, failure: Failure) -> Settlement:
     """The settlement of a claim whose own settlement the store refuses."""
-    return settlement(claim, Verdict(Outcome.FAILED, reason=UNSTORABLE), 0, failure, None)
+    return settlement(claim, Finding(Outcome.FAILED, reason=UNSTORABLE), 0, failure, None)
 
 
 def _unstarted(claim: Claim) -> Transition:
@@ -275,10 +275,10 @@ def _standing(claim: Claim) -> Standing:
     return Standing(attempt=claim.attempt, crashes=claim.crashes, losses=claim.losses, suspect=claim.suspect)
 
 
-def _failure(verdict: Verdict, limits: Any) -> Failure | None:
-    if verdict.error is None or verdict.outcome is Outcome.CANCELLED:
+def _failure(finding: Finding, limits: Any) -> Failure | None:
+    if finding.error is None or finding.outcome is Outcome.CANCELLED:
         return None
-    return failure_of(verdict.error, limits)
+    return failure_of(finding.error, limits)
 
 
 def _overdue(run: Run) -> str:
