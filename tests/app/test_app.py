@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,15 @@ def test_the_first_route_that_fits_gives_the_queue_and_a_tasks_own_wins() -> Non
         assert own.delay().job().request.queue == "own"
         assert own.using(queue="sent").delay().job().request.queue == "sent"
         assert app.send("mail.elsewhere").job().request.queue == "mail"
+
+
+def test_an_app_does_not_grow_by_the_names_that_are_sent() -> None:
+    with App("memory://", routes={"mail.*": "mail"}) as app:
+        app.send("mail.first")  # opens the store
+        before = {name: len(value) for name, value in vars(app).items() if isinstance(value, Sized)}
+        queues = {app.send(f"mail.to-{number}").job().request.queue for number in range(100)}
+        assert queues == {"mail"}
+        assert {name: len(value) for name, value in vars(app).items() if isinstance(value, Sized)} == before
 
 
 def test_a_route_to_a_bad_queue_is_refused_when_the_app_is_made() -> None:

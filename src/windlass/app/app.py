@@ -12,6 +12,7 @@ import atexit
 import fnmatch
 import logging
 import os
+import re
 import sys
 import threading
 import weakref
@@ -77,8 +78,10 @@ class App:
         self.resources = Declared()
         self.starters: list[Callable[[], Any]] = []
         self.stoppers: list[Callable[[], Any]] = []
-        self._routes = {pattern: check_name("queue", queue) for pattern, queue in (routes or {}).items()}
-        self._queues: dict[str, str] = {}
+        self._routes = [
+            (re.compile(fnmatch.translate(pattern)).match, check_name("queue", queue))
+            for pattern, queue in (routes or {}).items()
+        ]
         self._middleware = tuple(middleware)
         self.stack = Stack(self._middleware)
         self._clock: Clock = SystemClock()
@@ -157,11 +160,11 @@ class App:
         """The queue of a task: its own, else that of the first route that fits its name, else `default`."""
         if options.queue is not None:
             return options.queue
-        queue = self._queues.get(task)
-        if queue is None:
-            fitting = (queue for pattern, queue in self._routes.items() if fnmatch.fnmatchcase(task, pattern))
-            queue = self._queues[task] = next(fitting, DEFAULT_QUEUE)
-        return queue
+        # Not remembered by name: names that are only ever sent have no end.
+        for fits, queue in self._routes:
+            if fits(task):
+                return queue
+        return DEFAULT_QUEUE
 
     # ── what a worker does besides ──────────────────────────────────────────────────────────────────────
 
