@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import TracebackType
 
+import pytest
+
 import windlass
+from tests.worker.rig import Rig
+from windlass import Retry
 from windlass.core.limits import Limits
 from windlass.worker.failure import failure_of
 
@@ -36,3 +41,38 @@ def test_our_own_frames_are_left_out_and_those_of_a_package_with_a_like_name_are
     assert ours not in failure.traceback
     assert theirs in failure.traceback
     assert "/lib/other.py" in failure.traceback
+
+
+# ── what is said of it ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ("no such card", "ValueError: no such card."),
+        ("No such card.", "ValueError: No such card."),
+        ("No such card!\n", "ValueError: No such card!"),
+        ("x" * 3_000, f"ValueError: {'x' * 2_000}…"),
+        ("", "ValueError."),
+    ],
+)
+def test_a_failure_is_said_as_a_sentence(message: str, sentence: str) -> None:
+    assert failure_of(ValueError(message), Limits()).sentence == sentence
+
+
+def test_the_log_line_of_a_failed_attempt_ends_the_error_before_it_says_what_follows(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    @rig.app.task(name="again", retry=Retry.fixed(1, base="1m", jitter=False))
+    def again() -> None:
+        raise ConnectionError("Gone.")
+
+    rig.beat()
+    dead, tried = rig.app.send("fails", "no such card"), again.delay()
+    with caplog.at_level(logging.INFO, "windlass"):
+        rig.work()
+    said = {record.levelname: record.getMessage() for record in caplog.records if "attempt" in record.getMessage()}
+    assert said == {
+        "WARNING": f"fails {dead.id}, attempt 1: ValueError: no such card. The job is dead.",
+        "INFO": f"again {tried.id}, attempt 1: ConnectionError: Gone. It is tried again in 1m.",
+    }

@@ -196,9 +196,9 @@ class Handle(Generic[R_co]):
                 return decode_result(job.result, self._returns, self._post.limits)
             case State.DEAD:
                 failure = job.failure
-                said = "its worker died while it ran" if failure is None else f"{failure.type}: {failure.message}"
+                said = "its worker died while it ran." if failure is None else failure.sentence
                 raise JobDead(
-                    f"The job {self.id} is dead ({record.reason}): {said.rstrip('.')}.",
+                    f"The job {self.id} is dead ({record.reason}): {said}",
                     "Its traceback is in error.failure." if failure else "Look at what it does to its process.",
                     failure=failure,
                 )

@@ -104,6 +104,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str = ""
     fingerprint: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """Type and message with a full stop, so that another sentence may follow: `ValueError: no such card.`"""
+        text = f"{self.type}: {self.message}".rstrip().removesuffix(":")
+        return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One finished run. A success at the first try is not kept: its record says all there is to say."""

@@ -203,12 +203,11 @@ class Executor:
             dead = end.transition.to is State.DEAD
             log.log(
                 logging.WARNING if dead else logging.INFO,
-                "%s %s, attempt %d: %s: %s %s",
+                "%s %s, attempt %d: %s %s",
                 run.claim.task,
                 run.context.id,
                 run.claim.attempt,
-                end.failure.type,
-                end.failure.message,
+                end.failure.sentence,
                 "The job is dead." if dead else f"It is tried again in {show(end.transition.delay_us)}.",
             )
         return end
