@@ -42,7 +42,7 @@ WHAT_TO_DO = {
     "WL202": "Give a value in the range that the message states.",
     "WL203": "Send plain data, or an id, and load the object inside the task; the message names the argument.",
     "WL204": "Send less, or raise the setting that the message names.",
-    "WL205": "Send what the annotation says, or change the annotation.",
+    "WL205": "Send or return what the annotation says, or change the annotation; the message says which of the two.",
     "WL206": "Insert parents first, put both into one batch, or put both into one flow.",
     "WL300": "Look at the message: it is about the store, not about the job.",
     "WL301": "Send the same call again. Every verb may be repeated.",

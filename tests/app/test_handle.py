@@ -201,15 +201,21 @@ def test_a_result_is_gone_when_its_time_to_live_is_over(store: Store) -> None:
         handle.get()
 
 
-def test_a_result_that_does_not_fit_the_annotation_is_told(url: str) -> None:
+def test_a_result_that_does_not_fit_the_annotation_is_told_with_a_way_to_it(url: str) -> None:
     def other(number: int) -> str:
         return f"{number}"
 
     with App(url) as sender, App(url) as app:
         handle = sender.task(name="t")(double).delay(4)
         app.task(name="t")(other)
-        with Worker(app, slots=1), pytest.raises(WrongType, match="int"):
+        with Worker(app, slots=1), pytest.raises(WrongType) as caught:
             handle.get(timeout=10)
+        assert caught.value.message == (
+            "The stored result does not fit the return annotation of its task: expected `int`, got `str` at `result`."
+        )
+        assert "Send" not in str(caught.value), "whoever reads it has sent nothing wrong"
+        assert "app.result(id).get() gives the result as it was stored" in caught.value.todo
+        assert sender.result(handle.id).get() == "4"
 
 
 # ── waiting inside a task ───────────────────────────────────────────────────────────────────────────────

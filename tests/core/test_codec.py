@@ -284,7 +284,7 @@ def test_a_result_comes_back_as_the_annotated_type() -> None:
 
 
 def test_a_result_of_another_type_is_refused_naming_path_and_types() -> None:
-    with pytest.raises(WrongType, match=r"`result\.photos\[0\]\.name` of the job: expected `str`, got `int`"):
+    with pytest.raises(WrongType, match=r"expected `str`, got `int` at `result\.photos\[0\]\.name`\."):
         decode_result(encode_result({"photos": [{"name": 5}]}), Album)
 
 

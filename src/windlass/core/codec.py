@@ -345,18 +345,34 @@ def decode_result(data: bytes, annotation: Any = Any, limits: Limits = DEFAULT) 
     try:
         return read(body)
     except Exception as error:
-        raise wrong_type("result", "the job", error) from None
+        raise _wrong_result(error) from None
 
 
 def wrong_type(name: str, whose: str, error: Exception) -> WindlassError:
     """The error that says where in argument `name` which type was expected and which was found."""
-    if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
-        return corrupt("is not JSON")
-    if isinstance(error, UnicodeDecodeError):
-        return corrupt("is not UTF-8 text")
-    what, _, where = str(error).partition(" - at ")
-    where = where.replace("`$", f"`{name}") or f"`{name}`"
-    return WrongType(
-        f"Wrong type at {where} of {whose}: {what.replace('Expected', 'expected', 1)}.",
+    where, what = _misfit(name, error)
+    return _damage(error) or WrongType(
+        f"Wrong type at {where} of {whose}: {what}.",
         "Send what the annotation says, or change the annotation to fit what is sent.",
     )
+
+
+def _wrong_result(error: Exception) -> WindlassError:
+    """The same for a result. Whoever reads it has sent nothing wrong, and the job has succeeded."""
+    where, what = _misfit("result", error)
+    return _damage(error) or WrongType(
+        f"The stored result does not fit the return annotation of its task: {what} at {where}.",
+        "Correct what the task returns or its annotation; app.result(id).get() gives the result as it was stored.",
+    )
+
+
+def _damage(error: Exception) -> WindlassError | None:
+    if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
+        return corrupt("is not JSON")
+    return corrupt("is not UTF-8 text") if isinstance(error, UnicodeDecodeError) else None
+
+
+def _misfit(name: str, error: Exception) -> tuple[str, str]:
+    """Where in the value called `name`, and what was expected there."""
+    what, _, where = str(error).partition(" - at ")
+    return where.replace("`$", f"`{name}") or f"`{name}`", what.replace("Expected", "expected", 1)

@@ -159,7 +159,7 @@ class TooLarge(InputError):
 
 
 class WrongType(InputError):
-    """Stored arguments do not fit the annotations of the function that reads them."""
+    """Arguments or a stored result do not fit the annotations of the function by which they are read."""
 
     code = "WL205"
 
