@@ -107,6 +107,46 @@ def test_a_project_needs_one_line(project: pytest.Pytester) -> None:
     project.runpytest_inprocess("-W", "error", "--strict-config").assert_outcomes(passed=8)
 
 
+FAKED = """
+import pytest
+from shop.tasks import app
+from windlass import injected
+
+class Bank:
+    pass
+
+class Fake:
+    taken = 0
+
+@app.resource
+def bank() -> Bank:
+    raise ConnectionError("a test reaches the bank")
+
+@app.task
+def charge(cents: int, bank: Bank = injected) -> None:
+    bank.taken += cents
+
+@pytest.fixture
+def fake():
+    with app.override(Bank, Fake()) as fake:
+        yield fake
+
+def test_eager(windlass_app, fake):
+    charge.delay(5)
+    assert fake.taken == 5
+
+def test_worker(fake, windlass_worker):
+    charge.delay(7)
+    windlass_worker.wait()
+    assert fake.taken == 7
+"""
+
+
+def test_a_fixture_gives_a_fake_resource_to_eager_jobs_and_to_a_worker(project: pytest.Pytester) -> None:
+    project.makepyfile(test_shop=FAKED)
+    project.runpytest_inprocess("-W", "error", "--strict-config").assert_outcomes(passed=2)
+
+
 def test_pyproject_is_as_good_a_place(project: pytest.Pytester) -> None:
     (project.path / "tox.ini").unlink()
     project.makepyprojecttoml(

@@ -40,6 +40,12 @@ class Pool:
     """A resource."""
 
 
+class FakePool:
+    """What a test puts in its place."""
+
+    calls: int = 0
+
+
 @app.resource
 def pool() -> Iterator[Pool]:
     """A resource that is closed at the end."""
@@ -133,6 +139,8 @@ def sync_uses() -> None:
     assert_type(current_job(), JobContext)
     with Worker(app, slots=4, pool="threads", queues=["mail"], drain="30s") as worker:
         assert_type(worker.id, str | None)
+    with app.override(Pool, FakePool()) as fake, app.override(Page, page):
+        assert_type(fake.calls, int)
 
 
 async def async_uses() -> None:

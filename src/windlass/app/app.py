@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Callable[..., Any])
+F = TypeVar("F")
 
 DEFAULT_QUEUE = "default"
 ANY = TaskOptions()
@@ -314,6 +315,25 @@ class App:
                     self._lent,
                     self.before_close,
                 ) = kept
+
+    @contextmanager
+    def override(self, kind: type, fake: F) -> Generator[F]:
+        """Within `with app.override(Bank, FakeBank()):` tasks that ask for a `Bank` get that one.
+
+        For tests. `fake` is the thing itself, or a function or a class that makes it, as a resource function does: once
+        per worker, eager run or process. It holds for all threads, for plain calls, and for workers and eager runs that
+        start inside. Those that go on already get it from the next attempt on. Overrides may be nested.
+        """
+        with self._own:
+            maker = self.resources.stand_in(kind, fake)
+        try:
+            yield fake
+        finally:
+            with self._own:
+                self.resources.step_aside(kind, maker)
+                opened = self._opened
+            if opened is not None:
+                opened.let_go(maker)
 
     def close(self) -> None:
         """Stops the workers that run on the app, and closes the store; the next send opens it again.

@@ -10,10 +10,14 @@
 
 A resource is what its function returns or yields; after a `yield`, the rest runs when the worker stops, in reverse
 order. Functions may be async: those run on the worker's loop. `injected` tells type checkers that nobody passes it.
+
+A test puts another in its place by `app.override`. A value belongs to the function that made it, not to its type: so
+whoever has resources open finds the fake as soon as it stands in, and the real one again afterwards.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 import typing
@@ -27,6 +31,9 @@ injected: Final[Any] = cast("Any", ...)
 
 RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a coroutine on the worker's loop and waits for it."""
+
+Maker = Callable[[], Any]
+"""Makes a resource: returns or yields it, or does so async."""
 
 _NOTHING: Final = object()
 _YIELDING = (Iterator, Generator, AsyncIterator, AsyncGenerator)
@@ -52,13 +59,15 @@ class Declared:
     """The resources an app knows, by type."""
 
     def __init__(self) -> None:
-        self._makers: dict[type, Callable[..., Any]] = {}
+        self._makers: dict[type, Maker] = {}
+        self._instead: dict[type, tuple[Maker, ...]] = {}
+        """Those that stand in the place of the declared ones; of several the last."""
 
-    def add(self, function: Callable[..., Any]) -> None:
+    def add(self, function: Maker) -> None:
         kind = provided_type(function)
         if kind in self._makers:
             raise DuplicateResource(
-                f"Two resources make {kind.__qualname__}: {self._makers[kind].__qualname__}, {function.__qualname__}.",
+                f"Two resources make {kind.__qualname__}: {_name(self._makers[kind])}, {_name(function)}.",
                 "Give one of them a type of its own.",
             )
         self._makers[kind] = function
@@ -66,8 +75,29 @@ class Declared:
     def __iter__(self) -> Iterator[type]:
         return iter(self._makers)
 
-    def maker(self, kind: type) -> Callable[..., Any]:
-        return self._makers[kind]
+    def maker(self, kind: type) -> Maker:
+        instead = self._instead.get(kind)
+        return instead[-1] if instead else self._makers[kind]
+
+    def stand_in(self, kind: type, fake: object) -> Maker:
+        """From now on `fake` is the resource of that type, or makes it."""
+        if kind not in self._makers:
+            name = getattr(kind, "__qualname__", repr(kind))
+            raise BadValue(
+                f"Nothing makes a {name}, so nothing can stand in its place.",
+                "Give the type of a resource, and import the module that declares it.",
+            )
+        maker = _maker_of(fake)
+        self._instead[kind] = (*self._instead.get(kind, ()), maker)
+        return maker
+
+    def step_aside(self, kind: type, maker: Maker) -> None:
+        """That one no longer stands in; whichever came before or after it does."""
+        left = tuple(one for one in self._instead[kind] if one is not maker)
+        if left:
+            self._instead[kind] = left
+        else:
+            del self._instead[kind]
 
     def wanted_by(self, function: Callable[..., Any]) -> Mapping[str, type]:
         """The parameters of a function that are resources, with their types."""
@@ -95,17 +125,18 @@ class Opened:
         self._declared = declared
         self._run = run
         self._lock = threading.RLock()
-        self._values: dict[type, Any] = {}
-        self._open: list[Any] = []
+        self._values: dict[Maker, Any] = {}
+        self._open: dict[Maker, Any] = {}
 
     def get(self, kind: type) -> Any:
         """The resource of that type."""
-        found = self._values.get(kind)
+        maker = self._declared.maker(kind)
+        found = self._values.get(maker)
         if found is None:
             with self._lock:
-                if kind not in self._values:
-                    self._values[kind] = self._make(self._declared.maker(kind))
-                found = self._values[kind]
+                if maker not in self._values:
+                    self._values[maker] = self._make(maker)
+                found = self._values[maker]
         return found
 
     def open_all(self) -> None:
@@ -113,7 +144,7 @@ class Opened:
         for kind in self._declared:
             self.get(kind)
 
-    def _make(self, maker: Callable[..., Any]) -> Any:
+    def _make(self, maker: Maker) -> Any:
         made = maker()
         if inspect.iscoroutine(made):
             return self._await(made, maker)
@@ -121,21 +152,21 @@ class Opened:
             value = next(made, _NOTHING)
             if value is _NOTHING:
                 raise _yielded_nothing(maker)
-            self._open.append(made)
+            self._open[maker] = made
             return value
         if inspect.isasyncgen(made):
             value = self._await(_first(cast("AsyncGenerator[Any, Any]", made)), maker)
             if value is _NOTHING:
                 raise _yielded_nothing(maker)
-            self._open.append(made)
+            self._open[maker] = made
             return value
         return made
 
-    def _await(self, waits: Coroutine[Any, Any, Any], maker: Callable[..., Any]) -> Any:
+    def _await(self, waits: Coroutine[Any, Any, Any], maker: Maker) -> Any:
         if self._run is None:
             waits.close()
             raise BadValue(
-                f"The resource {maker.__qualname__} is async, and there is no worker's loop here.",
+                f"The resource {_name(maker)} is async, and there is no worker's loop here.",
                 "Run the task by a worker with pool='auto' or 'aio', or pass the argument.",
             )
         return self._run(waits)
@@ -144,26 +175,52 @@ class Opened:
         """Runs what stands behind each `yield`, the last made first; the first error is raised after all have run."""
         errors: list[Exception] = []
         while self._open:
-            made = self._open.pop()
             try:
-                if inspect.isasyncgen(made):
-                    self._await(_finish(cast("AsyncGenerator[Any, Any]", made)), type(made))
-                else:
-                    next(made, None)
+                self._finish(*self._open.popitem())
             except Exception as error:
                 errors.append(error)
         self._values.clear()
         if errors:
             raise errors[0]
 
+    def let_go(self, maker: Maker) -> None:
+        """Closes what that one made, if it made anything here."""
+        with self._lock:
+            self._values.pop(maker, None)
+            made = self._open.pop(maker, None)
+        if made is not None:
+            self._finish(maker, made)
 
-def _yielded_nothing(maker: Callable[..., Any]) -> BadValue:
-    return BadValue(f"The resource {maker.__qualname__} yielded nothing.", "Let it yield what it makes, once.")
+    def _finish(self, maker: Maker, made: Any) -> None:
+        """Runs what stands behind its `yield`."""
+        if inspect.isasyncgen(made):
+            self._await(_rest(cast("AsyncGenerator[Any, Any]", made)), maker)
+        else:
+            next(made, None)
+
+
+def _maker_of(fake: object) -> Maker:
+    """A function or a class makes the fake; anything else is it, a callable mock too.
+
+    The answer is new each time, for it is what the value is kept by: the same fake twice is made twice.
+    """
+    if inspect.isroutine(fake) or isinstance(fake, (type, functools.partial)):
+        return functools.partial(cast("Maker", fake))
+    return lambda: fake
+
+
+def _name(maker: Maker) -> str:
+    plain = maker.func if isinstance(maker, functools.partial) else maker
+    return getattr(plain, "__qualname__", repr(plain))
+
+
+def _yielded_nothing(maker: Maker) -> BadValue:
+    return BadValue(f"The resource {_name(maker)} yielded nothing.", "Let it yield what it makes, once.")
 
 
 async def _first(made: AsyncGenerator[Any, Any]) -> Any:
     return await anext(made, _NOTHING)
 
 
-async def _finish(made: AsyncGenerator[Any, Any]) -> None:
+async def _rest(made: AsyncGenerator[Any, Any]) -> None:
     await anext(made, None)

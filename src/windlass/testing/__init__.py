@@ -2,6 +2,7 @@
 
 For users' tests: `plugin.py` (the pytest fixtures), `stage.py` (an app on a store of its own), `eager.py` with
 `coroutines.py` (jobs run where they are sent), `in_process.py` (a worker beside the test), `sent.py` (what was sent).
+Fake resources need nothing of this room: `app.override`.
 For tests of engines: `clock.py`, `faults.py`, `conformance/`.
 
 Nothing outside imports from here, and no production code can be told what time it is.
