@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import math
 import threading
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -118,6 +120,35 @@ def test_lines_and_progress_carry_the_job_and_its_fence() -> None:
 
 
 def test_a_total_below_nothing_is_refused() -> None:
-    with pytest.raises(BadValue, match="A total of -1 is not possible"):
+    with pytest.raises(BadValue, match="The total of a progress must lie between 0 and"):
         local_context("t", "default").progress(1, -1)
     local_context("t", "default").progress(0, 0)
+
+
+@pytest.mark.parametrize("amount", ["ten", b"1", True, [1], Decimal(1), math.nan, math.inf, 1 << 54, 1 << 2_000])
+def test_a_progress_that_is_no_number_is_refused_in_a_sentence(amount: Any) -> None:
+    written: list[tuple[Any, ...]] = []
+
+    def write(*line: Any) -> None:
+        written.append(line)
+
+    context = JobContext(new_id(), "t", scribe=write)
+    with pytest.raises(BadValue, match=r"The done of a progress .* progress\(3, 10\)"):
+        context.progress(amount)
+    with pytest.raises(BadValue, match=r"The total of a progress .* progress\(3, 10\)"):
+        context.progress(1, amount)
+    assert written == []
+
+
+class Metres(float):
+    """As numbers of other libraries are."""
+
+
+def test_any_kind_of_int_float_and_text_is_stored_plain() -> None:
+    written: list[bytes] = []
+
+    def write(*line: Any) -> None:
+        written.append(line[-1])
+
+    JobContext(new_id(), "t", scribe=write).progress(Metres(1.5), 2, "half\udcff")
+    assert written == [b'{"done":1.5,"total":2,"note":"half?"}']

@@ -179,6 +179,46 @@ def test_a_class_in_the_place_of_a_middleware_is_refused() -> None:
         App("memory://", middleware=wrong)
 
 
+@pytest.mark.parametrize("one", [lambda: None, object(), "Told", None, 5])
+def test_what_is_no_middleware_is_refused_in_the_list(one: Any) -> None:
+    with pytest.raises(BadValue, match=r"is no middleware\. Give an instance of a class of yours"):
+        App("memory://", middleware=[Middleware(), one])
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [(Middleware(), "Middleware"), (Told, "Told"), (print, "print"), (5, "int")]
+)
+def test_a_middleware_that_stands_in_no_list_is_refused(given: Any, shown: str) -> None:
+    with pytest.raises(BadValue, match=rf"The middleware is {shown}, not a list\. Give a list of instances"):
+        App("memory://", middleware=given)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("befor_run", "before_run"),
+        ("beforeRun", "before_run"),
+        ("after_runs", "after_run"),
+        ("after_sent", "after_send"),
+        ("before_sending", "before_send"),
+        ("on_after_settle", "after_settle"),
+        ("before_setle", "before_settle"),
+    ],
+)
+def test_a_misspelt_hook_names_the_near_miss(name: str, meant: str) -> None:
+    kind: Any = type("Audit", (Middleware,), {name: print})
+    said = rf"The middleware Audit has no hook `{name}`\. Did you mean `{meant}`\?"
+    with pytest.raises(BadValue, match=said):
+        App("memory://", middleware=[kind()])
+
+
+def test_other_methods_and_attributes_of_a_middleware_are_its_own() -> None:
+    names = ("flush", "before_all", "on_send", "_befor_run", "run", "settle")
+    kind: Any = type("Audit", (Middleware,), {**dict.fromkeys(names, print), "after_runs": 5})
+    stack = App("memory://", middleware=[kind()]).stack
+    assert [getattr(stack, hook) for hook in HOOKS] == [()] * len(HOOKS)
+
+
 def test_an_option_of_a_middleware_is_read_by_tasks_and_misspelt_it_is_named() -> None:
     class Tenant(Middleware):
         options = ("tenant",)

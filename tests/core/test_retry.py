@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections import Counter
 from datetime import timedelta
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.durations import HOUR_US, SECOND_US
-from windlass.core.errors import BadValue
+from windlass.core.errors import BadValue, UnknownOption
 from windlass.core.retry import Retry
 
 
@@ -130,6 +131,15 @@ def test_an_interrupt_is_not_tried_again_by_default() -> None:
 def test_a_policy_that_cannot_work_is_refused_when_it_is_written(bad: dict[str, Any], said: str) -> None:
     with pytest.raises(BadValue, match=said):
         Retry(**dict[str, Any]({"retries": 3, **bad}))
+
+
+@pytest.mark.parametrize(("make", "first"), [(Retry, 3), (Retry.linear, 3), (Retry.fixed, 3), (Retry.custom, [1, 2])])
+def test_an_unknown_option_of_a_policy_is_refused_with_the_near_miss_or_all_there_are(make: Any, first: Any) -> None:
+    with pytest.raises(UnknownOption, match=r"retry policy has no option `jiter`\. Did you mean `jitter`\?"):
+        make(first, jiter=True)
+    takes = [name for name in inspect.signature(make).parameters if name != "unknown"][1:]
+    with pytest.raises(UnknownOption, match=rf"has no option `backoff`\. There are: {', '.join(takes)}\.$"):
+        make(first, backoff=2)
 
 
 def test_attempts_count_from_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -129,6 +130,21 @@ def test_a_plain_function_in_the_pool_of_coroutines_is_refused_at_the_start(app:
 def test_a_worker_without_slots_is_refused(app: App, slots: Any) -> None:
     with pytest.raises(BadValue, match="slots"):
         Worker(app, slots=slots)
+
+
+def test_a_worker_of_something_else_than_an_app_is_refused(app: App) -> None:
+    task = app.task(name="len")(len)
+    wrong: Any
+    for wrong in (task, len, App, "tasks:app", None):
+        with pytest.raises(BadValue, match=r"A worker needs an app, and got .* Worker\(app\)"):
+            Worker(wrong)
+
+
+def test_run_outside_of_the_main_thread_is_refused_before_anything_starts(app: App) -> None:
+    worker = Worker(app)
+    with ThreadPoolExecutor(1) as thread, pytest.raises(BadValue, match=r"main thread only\. Call it there"):
+        thread.submit(worker.run).result(10)
+    assert worker.id is None
 
 
 def test_queues_given_as_a_text_are_refused(app: App) -> None:

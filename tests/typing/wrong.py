@@ -57,11 +57,15 @@ def options() -> None:
     plain.using(tags=5)  # wrong
     plain.using(id=5)  # wrong
     Retry("often")  # wrong
+    Retry(3, backoff=2)  # wrong
+    Retry.fixed(3, bse=2)  # wrong
     App(5)  # wrong
     App("memory://", routes=["mail"])  # wrong
     App("memory://", middleware=[Tenant])  # wrong
+    App("memory://", middleware=Tenant())  # wrong
     Worker(app, pool="treads")  # wrong
     Worker("app")  # wrong
+    Worker(plain)  # wrong
 
 
 @app.task(retry="often")  # wrong

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from windlass.app.context import current, shielded
 from windlass.app.discovery import discover
 from windlass.app.handle import Handle
-from windlass.app.middleware import Middleware, Stack, tell
+from windlass.app.middleware import Middleware, Stack, listed, tell
 from windlass.app.options import TaskOptions, read_task_options
 from windlass.app.resources import Declared, Opened
 from windlass.app.task import AsyncTask, Sender, Task
@@ -83,7 +83,7 @@ class App:
             (re.compile(fnmatch.translate(pattern)).match, check_name("queue", queue))
             for pattern, queue in (routes or {}).items()
         ]
-        self._middleware = tuple(middleware)
+        self._middleware = listed(middleware)
         self.stack = Stack(self._middleware)
         self._clock: Clock = SystemClock()
         self._engine: Engine | None = None

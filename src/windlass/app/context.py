@@ -26,6 +26,10 @@ log = logging.getLogger("windlass.job")
 _encode = msgspec.json.Encoder().encode
 _clock = SystemClock()
 
+MOST_DONE = 1 << 53
+"""Above it JSON numbers are not exact, nor is anybody counting."""
+_COUNT = "Give how much is done, and of how much if that is known: progress(3, 10)."
+
 Kind = Literal["log", "progress"]
 Scribe = Callable[[JobId, int, Kind, bytes], None]
 """Where lines and progress of a run go: (job, fence, kind, data). Returns at once."""
@@ -116,12 +120,24 @@ class JobContext:
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Says how far the job has come; the last word counts."""
-        if total is not None and total < 0:
-            raise BadValue(f"A total of {total!r} is not possible.", "Give 0 or more, or leave it out.")
-        self._scribe(self.job_id, self.fence, "progress", _encode(Report(done, total, note)))
+        report = Report(
+            _amount("done", done),
+            None if total is None else _amount("total", total, 0),
+            None if note is None else str(note).encode(errors="replace").decode(),
+        )
+        self._scribe(self.job_id, self.fence, "progress", _encode(report))
 
     def __repr__(self) -> str:
         return f"<{self.task} {self.id}, attempt {self.attempt}>"
+
+
+def _amount(name: str, value: object, least: int = -MOST_DONE) -> float:
+    """The number as it is stored: plain, whatever kind of int or float it is."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise BadValue(f"The {name} of a progress cannot be {value!r:.60}.", _COUNT)
+    if not least <= value <= MOST_DONE:  # NaN too
+        raise BadValue(f"The {name} of a progress must lie between {least} and {MOST_DONE}.", _COUNT)
+    return int(value) if isinstance(value, int) else float(value)
 
 
 class Guard(Protocol):

@@ -13,12 +13,13 @@ send refuses the send; before a run it fails the attempt, as an error in the tas
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, cast
 
 from windlass.app.context import JobContext
 from windlass.core.errors import BadValue
 from windlass.core.job import Job, Request
+from windlass.core.names import near_miss
 from windlass.engines.protocol import Receipt, Settlement, Verdict
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,17 @@ class Middleware:
         """The store has answered."""
 
 
+ALIKE = 0.8
+"""A method whose name is so like that of a hook was meant to be it: `befor_run`, and not `before_all`."""
 HOOKS = ("before_send", "after_send", "before_run", "after_run", "before_settle", "after_settle")
+
+
+def listed(middleware: object) -> tuple[Middleware, ...]:
+    """The app's list as it was given."""
+    if isinstance(middleware, Middleware) or not isinstance(middleware, Iterable):
+        shown = getattr(middleware, "__name__", type(middleware).__name__)
+        raise BadValue(f"The middleware is {shown}, not a list.", "Give a list of instances: middleware=[Tenant()].")
+    return tuple(cast("Iterable[Middleware]", middleware))
 
 
 class Stack:
@@ -61,8 +72,7 @@ class Stack:
 
     def __init__(self, middleware: Sequence[Middleware]) -> None:
         for one in middleware:
-            if not isinstance(one, Middleware):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise BadValue(f"{one!r} is no middleware.", "Give an instance of a class of yours: [Tenant()].")
+            _refuse_what_is_none(one)
         self.before_send: tuple[Callable[[Request], Request], ...] = _those(middleware, "before_send")
         self.after_send: tuple[Callable[[Request, Receipt], None], ...] = _those(middleware, "after_send")
         self.before_run: tuple[Callable[[JobContext], None], ...] = _those(middleware, "before_run")
@@ -78,6 +88,22 @@ class Stack:
             if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise BadValue(f"{_name(hook)} gave {request!r}.", "Return the request, changed or not.")
         return job if request is job.request else Job(request=request)
+
+
+def _refuse_what_is_none(one: object) -> None:
+    """No middleware at all, or one with a hook that nobody would ever call."""
+    if not isinstance(one, Middleware):
+        raise BadValue(f"{one!r:.80} is no middleware.", "Give an instance of a class of yours: [Tenant()].")
+    kind = type(one)
+    for name in dir(kind):
+        if name.startswith("_") or name in HOOKS or not callable(getattr(kind, name)):
+            continue
+        meant = near_miss(name, HOOKS, ALIKE)
+        if meant is not None:
+            raise BadValue(
+                f"The middleware {kind.__qualname__} has no hook `{name}`.",
+                f"Did you mean `{meant}`? A method that is none begins with an underscore.",
+            )
 
 
 def _those(middleware: Sequence[Middleware], hook: str) -> tuple[Any, ...]:

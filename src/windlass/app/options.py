@@ -13,11 +13,11 @@ from typing import Any, cast
 import msgspec
 
 from windlass.core.durations import instant_us, to_us
-from windlass.core.errors import BadValue, UnknownOption
+from windlass.core.errors import BadValue
 from windlass.core.ids import JobId, read_id
 from windlass.core.job import Unique
 from windlass.core.limits import DEFAULT, Limits
-from windlass.core.names import check_name, near_miss
+from windlass.core.names import check_name, refuse_unknown
 from windlass.core.rank import TOP_PRIORITY
 from windlass.core.retry import Retry
 
@@ -76,15 +76,6 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 TASK_OPTIONS = ("name", "queue", "retry", "timeout", "priority", "tags", "keep_result", "dead_queue")
 SEND_OPTIONS = ("queue", "priority", "tags", "delay", "at", "expires", "timeout", "keep_result", "id", "key")
-
-
-def refuse_unknown(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """An option nobody reads is a mistake, most often in its spelling."""
-    for name in given:
-        if name not in known:
-            meant = near_miss(name, known)
-            hint = f"Did you mean `{meant}`?" if meant else f"There are: {', '.join(known)}."
-            raise UnknownOption(f"{what} has no option `{name[:60]}`.", hint)
 
 
 def read_task_options(name: str, given: Mapping[str, Any], extra: Sequence[str]) -> TaskOptions:

@@ -111,7 +111,7 @@ class DuplicateTask(ConfigError):
 
 
 class UnknownOption(ConfigError):
-    """A task, a send or a worker was given an option that does not exist."""
+    """Something was given an option that it does not have: a task, a send, a retry policy, an app or a worker."""
 
     code = "WL107"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from windlass.core.errors import BadName
+from windlass.core.errors import BadName, UnknownOption
 
 LONGEST: Final = 128
 
@@ -42,9 +42,21 @@ def _complaint(kind: str, value: object) -> str:
     return f"The {kind} name {shown} must be a plain str, not a {type(value).__name__}."
 
 
-def near_miss(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` was most likely meant to be, or None when nothing comes close."""
+def near_miss(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The known word that `word` was most likely meant to be, or None when nothing comes close.
+
+    `likeness` says how close: 1 is equal, 0.8 a letter or two in ten.
+    """
     spellings = {candidate.lower(): candidate for candidate in known}
     # difflib is quadratic: a megabyte of "name" must not stall the error that refuses it.
-    close = difflib.get_close_matches(word[:LONGEST].lower(), spellings, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word[:LONGEST].lower(), spellings, n=1, cutoff=likeness)
     return spellings[close[0]] if close else None
+
+
+def refuse_unknown(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """An option nobody reads is a mistake, most often in its spelling."""
+    for name in given:
+        if name not in known:
+            meant = near_miss(name, known)
+            hint = f"Did you mean `{meant}`?" if meant else f"There are: {', '.join(known)}."
+            raise UnknownOption(f"{what} has no option `{name[:60]}`.", hint)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Never
 
 from windlass.core.durations import Duration, to_us
 from windlass.core.errors import BadValue, InputError
-from windlass.core.names import near_miss
+from windlass.core.names import near_miss, refuse_unknown
 
 Kind = Literal["exponential", "linear", "fixed", "custom"]
 Errors = type[BaseException] | Sequence[type[BaseException]]
@@ -55,7 +55,9 @@ class Retry:
         on: Errors = (Exception,),
         not_on: Errors = (),
         delays: Sequence[Duration] | Callable[[int], Duration] | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown("A retry policy", unknown, ("base", "cap", "kind", "jitter", "on", "not_on", "delays"))
         _check_retries(retries)
         if kind not in _KINDS:
             meant = near_miss(str(kind), _KINDS)
@@ -83,8 +85,10 @@ class Retry:
         jitter: bool = True,
         on: Errors = (Exception,),
         not_on: Errors = (),
+        **unknown: Never,
     ) -> Retry:
         """Waits that grow by `base` each time."""
+        refuse_unknown("A linear retry policy", unknown, ("base", "cap", "jitter", "on", "not_on"))
         return cls(retries, base=base, cap=cap, kind="linear", jitter=jitter, on=on, not_on=not_on)
 
     @classmethod
@@ -96,8 +100,10 @@ class Retry:
         jitter: bool = True,
         on: Errors = (Exception,),
         not_on: Errors = (),
+        **unknown: Never,
     ) -> Retry:
         """Waits of at most `base`, every time; exactly `base` with `jitter=False`."""
+        refuse_unknown("A fixed retry policy", unknown, ("base", "jitter", "on", "not_on"))
         return cls(retries, base=base, cap=base, kind="fixed", jitter=jitter, on=on, not_on=not_on)
 
     @classmethod
@@ -110,8 +116,10 @@ class Retry:
         jitter: bool = False,
         on: Errors = (Exception,),
         not_on: Errors = (),
+        **unknown: Never,
     ) -> Retry:
         """Waits as `delays(attempt)` or the list says; a list states the number of retries by its length."""
+        refuse_unknown("A custom retry policy", unknown, ("retries", "cap", "jitter", "on", "not_on"))
         if retries is None:
             retries = MOST_RETRIES if callable(delays) else len(delays)
         return cls(retries, cap=cap, jitter=jitter, on=on, not_on=not_on, delays=delays)

@@ -100,6 +100,11 @@ class Worker:
         `until_empty`: or until no job is left that it could run now. Only in the main thread: that is where Python
         hears signals.
         """
+        if threading.current_thread() is not threading.main_thread():
+            raise BadValue(
+                "Worker.run() works until a signal comes, and Python hears signals in the main thread only.",
+                "Call it there; in another thread use `with Worker(app):`, or start() and stop().",
+            )
         asked = threading.Event()
 
         def ask(_number: int, _frame: object) -> None:
@@ -138,6 +143,8 @@ threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
 
 
 def _checked(app: App, slots: object, pool: object) -> None:
+    if not isinstance(app, App):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue(f"A worker needs an app, and got {app!r:.80}.", "Give the App that has the tasks: Worker(app).")
     if type(slots) is not int or not 1 <= slots <= 10_000:
         raise BadValue(f"A worker cannot have {slots!r} slots.", "Give a whole number from 1 to 10,000.")
     if pool not in KINDS:
