@@ -8,9 +8,9 @@ from windlass.core.job import Job, Record
 from windlass.engines.protocol import ALL_PARTS, Engine, Part
 
 
-def find(engine: Engine, job_id: JobId, parts: frozenset[Part] = ALL_PARTS) -> Job:
+def find(engine: Engine, job_id: JobId, parts: frozenset[Part] = ALL_PARTS, log_after: int = 0) -> Job:
     """The job with these parts; `JobNotFound` where there is none."""
-    (job,) = engine.fetch([job_id], parts)
+    (job,) = engine.fetch([job_id], parts, log_after)
     if job is None:
         raise unknown(job_id)
     return job

@@ -1,0 +1,318 @@
+"""Jobs as people see them: plain values with ids as text, arguments opened, secrets masked.
+
+`JobLine` is a job in a list, `JobView` a job with everything, `ErrorGroup` the dead jobs that died of one error. Times
+are microseconds since 1970. Text is as it was stored, but for secrets: a screen shows it through `core.redact.plain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from windlass.core.clock import SystemClock
+from windlass.core.codec import decode_result
+from windlass.core.errors import WindlassError
+from windlass.core.ids import JobId, show_id
+from windlass.core.job import ENDED, Attempt, Failure, Job, LogLine, Outcome, State
+from windlass.core.limits import DEFAULT, Limits
+from windlass.core.redact import SECRET_NAMES, redact, redact_text
+from windlass.core.signature import ANYTHING
+from windlass.engines.protocol import ALL_PARTS, Engine, Query
+from windlass.ops.facts import retried_by
+from windlass.ops.lookup import find, record_of
+from windlass.ops.why import why
+
+MOST_DEAD: Final = 10_000
+"""Dead jobs that are looked through for groups, the newest first."""
+PAGE: Final = 1_000
+
+_clock = SystemClock()
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a list."""
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    attempt: int
+    priority: int
+    tags: tuple[str, ...]
+    created_us: int
+    due_us: int
+    claimed_us: int | None
+    started_us: int | None
+    ended_us: int | None
+    worker: str | None
+    reason: str | None
+    error: str | None
+    """The last error in a line: its type and message."""
+    fingerprint: str | None
+    retry_of: str | None
+    retried_by: tuple[str, ...] = ()
+    """New jobs that were sent in its place, with other arguments."""
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished run."""
+
+    attempt: int
+    outcome: Outcome
+    worker: str | None
+    started_us: int | None
+    ended_us: int
+    failure: Failure | None
+
+
+class LineView(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a job's log."""
+
+    number: int
+    attempt: int
+    at_us: int
+    text: str
+
+
+class JobView(JobLine, frozen=True, kw_only=True):
+    """A job with everything that is known of it."""
+
+    why: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    result: Any
+    has_result: bool
+    """Whether there is a result, which may be None, and is kept."""
+    unreadable: str | None
+    """Why the arguments or the result cannot be shown."""
+    options: Any
+    """What the send said otherwise than its task."""
+    failure: Failure | None
+    attempts: tuple[AttemptView, ...]
+    log: tuple[LineView, ...]
+    progress: Any
+    crashes: int
+    losses: int
+    suspect: bool
+    cancel_asked: bool
+    expires_us: int | None
+    lane: str | None
+    key: str | None
+    gate: str | None
+    needs: dict[str, int]
+    parents: tuple[str, ...]
+    flow: str | None
+
+
+class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of jobs; go on with the cursor until it is None."""
+
+    jobs: tuple[JobLine, ...]
+    cursor: str | None
+    scanned: int
+    back_to_us: int | None
+
+
+class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead jobs that died of one error in one place."""
+
+    fingerprint: str
+    """Empty for those that died without an error of their own, as when they killed their workers."""
+    error: str
+    count: int
+    first_us: int
+    last_us: int
+    example: str
+    """The newest of them."""
+    tasks: tuple[str, ...]
+
+
+class ErrorGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups, the largest first, and whether older dead jobs were left out."""
+
+    groups: tuple[ErrorGroup, ...]
+    looked_at: int
+    more: bool
+
+
+# ── looking ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def job(
+    engine: Engine,
+    job_id: JobId,
+    *,
+    secret_names: Iterable[str] = SECRET_NAMES,
+    limits: Limits = DEFAULT,
+    log_after: int = 0,
+    now_us: int | None = None,
+) -> JobView:
+    """The job with everything; of its log what comes behind line `log_after`."""
+    found = find(engine, job_id, ALL_PARTS, log_after)
+    names, request, record = tuple(secret_names), found.request, record_of(found)
+    args, kwargs, result, unreadable = _opened(found, names, limits)
+    (by,) = retried_by(engine, [job_id])
+    return JobView(
+        **msgspec.structs.asdict(_line(found, by)),
+        why=why(engine, job_id, now_us=_clock.now_us() if now_us is None else now_us),
+        args=args,
+        kwargs=kwargs,
+        result=result,
+        has_result=found.result is not None,
+        unreadable=unreadable,
+        options=redact(_plain_json(request.options), names),
+        failure=_masked(found.failure),
+        attempts=tuple(map(_attempt, found.attempts)),
+        log=tuple(map(_log_line, found.log)),
+        progress=None if found.progress is None else redact(_plain_json(found.progress.data), names),
+        crashes=record.crashes,
+        losses=record.losses,
+        suspect=record.suspect,
+        cancel_asked=record.cancel_asked,
+        expires_us=request.expires_us,
+        lane=request.lane,
+        key=None if request.unique is None else request.unique.key,
+        gate=request.gate,
+        needs=dict(request.needs),
+        parents=tuple(show_id(edge.parent) for edge in request.parents),
+        flow=_text_id(request.flow),
+    )
+
+
+def jobs(engine: Engine, query: Query) -> JobPage:
+    """One page of what the query finds."""
+    page = engine.search(query)
+    return JobPage(jobs=lines(engine, page.jobs), cursor=page.cursor, scanned=page.scanned, back_to_us=page.back_to_us)
+
+
+def lines(engine: Engine, found: Sequence[Job]) -> tuple[JobLine, ...]:
+    """The jobs as a list shows them."""
+    ended = [one.id for one in found if record_of(one).state in ENDED]
+    marks = dict(zip(ended, retried_by(engine, ended), strict=True)) if ended else {}
+    return tuple(_line(one, marks.get(one.id, ())) for one in found)
+
+
+def error_groups(engine: Engine, query: Query | None = None, most: int = MOST_DEAD) -> ErrorGroups:
+    """The newest dead jobs by what they died of; `query` narrows them by queue, task, tag or time."""
+    query = msgspec.structs.replace(query or Query(), state=State.DEAD, limit=PAGE, cursor=None, count=False)
+    groups: dict[str, list[Job]] = {}
+    looked_at = 0
+    while True:
+        page = engine.search(query)
+        for one in page.jobs:
+            groups.setdefault(_group(one), []).append(one)
+        looked_at += len(page.jobs)
+        if page.cursor is None or looked_at >= most:
+            break
+        query = msgspec.structs.replace(query, cursor=page.cursor)
+    made = sorted(map(_error_group, groups.values()), key=lambda group: (-group.count, -group.last_us))
+    return ErrorGroups(groups=tuple(made), looked_at=looked_at, more=page.cursor is not None)
+
+
+def _group(one: Job) -> str:
+    if one.failure is None:
+        return f"without an error: {record_of(one).reason}"
+    return one.failure.fingerprint or f"of type {one.failure.type}"
+
+
+def _error_group(found: list[Job]) -> ErrorGroup:
+    ends = [record_of(one).ended_us or 0 for one in found]
+    newest = found[ends.index(max(ends))]
+    line = _line(newest)
+    return ErrorGroup(
+        fingerprint=line.fingerprint or "",
+        error=line.error or line.reason or "",
+        count=len(found),
+        first_us=min(ends),
+        last_us=max(ends),
+        example=line.id,
+        tasks=tuple(sorted({one.request.task for one in found})),
+    )
+
+
+# ── opening ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def arguments(found: Job, limits: Limits = DEFAULT) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments as plain data, secrets and all; raises where they cannot be read."""
+    args, kwargs = ANYTHING.decode(found.request.payload, limits)
+    return list(args), kwargs
+
+
+def _opened(found: Job, names: tuple[str, ...], limits: Limits) -> tuple[list[Any], dict[str, Any], Any, str | None]:
+    """Arguments and result, masked, and what kept them from being read."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    result: Any = None
+    unreadable: str | None = None
+    try:
+        args, kwargs = arguments(found, limits)
+        result = None if found.result is None else decode_result(found.result, Any, limits)
+    except WindlassError as error:
+        unreadable = error.message
+    return redact(args, names), redact(kwargs, names), redact(result, names), unreadable
+
+
+def _plain_json(data: bytes) -> Any:
+    """What somebody stored as JSON; as text where it is none."""
+    try:
+        return msgspec.json.decode(data) if data else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return data.decode(errors="replace")
+
+
+def _line(found: Job, by: tuple[str, ...] = ()) -> JobLine:
+    request, record, failure = found.request, record_of(found), _masked(found.failure)
+    return JobLine(
+        id=show_id(found.id),
+        task=request.task,
+        queue=record.queue,
+        state=record.state,
+        attempt=record.attempt,
+        priority=request.priority,
+        tags=request.tags,
+        created_us=record.created_us,
+        due_us=record.due_us,
+        claimed_us=record.claimed_us,
+        started_us=record.started_us,
+        ended_us=record.ended_us,
+        worker=_text_id(record.worker),
+        reason=None if record.reason is None else redact_text(record.reason),
+        error=None if failure is None else f"{failure.type}: {failure.message}" if failure.message else failure.type,
+        fingerprint=None if failure is None else failure.fingerprint,
+        retry_of=_text_id(request.retry_of),
+        retried_by=by,
+    )
+
+
+def _attempt(one: Attempt) -> AttemptView:
+    return AttemptView(
+        attempt=one.attempt,
+        outcome=one.outcome,
+        worker=_text_id(one.worker),
+        started_us=one.started_us,
+        ended_us=one.ended_us,
+        failure=_masked(one.failure),
+    )
+
+
+def _log_line(one: LogLine) -> LineView:
+    text = redact_text(one.text.decode(errors="replace"))
+    return LineView(number=one.number, attempt=one.attempt, at_us=one.at_us, text=text)
+
+
+def _masked(failure: Failure | None) -> Failure | None:
+    if failure is None:
+        return None
+    return Failure(
+        type=failure.type,
+        message=redact_text(failure.message),
+        traceback=redact_text(failure.traceback),
+        fingerprint=failure.fingerprint,
+    )
+
+
+def _text_id(value: bytes | None) -> str | None:
+    return None if value is None else show_id(value)

@@ -1,0 +1,172 @@
+"""Jobs as people see them: everything is there, ids are text, and no secret is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass import App, Retry, Worker, current_job, read_id
+from windlass.core.codec import encode_arguments, encode_result
+from windlass.core.errors import JobDead, JobNotFound
+from windlass.core.ids import new_id, show_id
+from windlass.core.job import Edge, Failure, Outcome, State, Unique
+from windlass.engines.protocol import Query
+from windlass.ops import view
+from windlass.testing.conformance import Harness
+
+URL = "redis://ann:hunter2@db.example/0"
+
+
+def charge(amount: int, *, api_key: str, where: str) -> dict[str, Any]:
+    job = current_job()
+    job.log(f"connecting to {where}")
+    job.progress(1, 2, "half")
+    if job.attempt == 1:
+        raise ConnectionError(f"{where} is down")
+    return {"charged": amount, "auth": {"token": api_key}}
+
+
+def test_a_job_is_shown_with_everything_and_without_its_secrets(app: App) -> None:
+    task = app.task(name="charge", retry=Retry.fixed(1, base=0), tags=["money"])(charge)
+    with Worker(app, slots=1, name="ann") as worker:
+        handle = task.using(priority=3, timeout=60).delay(7, api_key="hunter2", where=URL)
+        assert handle.get(timeout=10) == {"charged": 7, "auth": {"token": "hunter2"}}
+        seen = view.job(app.engine, handle.job_id)
+        name = worker.id
+    assert "hunter2" not in repr(seen)
+    assert "hunter2" not in msgspec.json.encode(seen).decode(), "and it can be sent as JSON as it is"
+    shown = "redis://ann:***@db.example/0"
+    assert (seen.id, seen.task, seen.state, seen.priority, seen.tags) == (
+        handle.id,
+        "charge",
+        "succeeded",
+        3,
+        ("money",),
+    )
+    assert (seen.args, seen.kwargs) == ([7], {"api_key": "***", "where": shown})
+    assert (seen.result, seen.has_result, seen.unreadable) == ({"charged": 7, "auth": {"token": "***"}}, True, None)
+    assert seen.options == {"timeout_us": 60_000_000}
+    assert seen.progress == {"done": 1, "total": 2, "note": "half"}
+    assert [(line.attempt, line.text) for line in seen.log] == [
+        (1, f"connecting to {shown}"),
+        (2, f"connecting to {shown}"),
+    ]
+    first = seen.attempts[0]
+    assert (first.attempt, first.outcome, first.worker) == (1, Outcome.FAILED, name)
+    assert first.failure is not None
+    assert first.failure.message == f"{shown} is down"
+    assert f"ConnectionError: {shown} is down" in first.failure.traceback
+    assert seen.created_us <= (seen.started_us or 0) <= (seen.ended_us or 0)
+    assert seen.why.startswith("It has succeeded")
+
+
+def test_only_new_lines_of_a_log_are_shown_where_asked(harness: Harness) -> None:
+    claim = harness.running()
+    for text in (b"one", b"two \xff", b"three"):
+        harness.note(claim, "log", text)
+    seen = view.job(harness.engine, claim.id, log_after=1, now_us=harness.now_us)
+    assert [(line.number, line.text) for line in seen.log] == [(2, "two \ufffd"), (3, "three")]
+
+
+def test_whatever_ties_a_job_to_others_is_shown(harness: Harness) -> None:
+    parent, flow = harness.send(), new_id()
+    job_id = harness.send(
+        parents=(Edge(parent),), flow=flow, lane="l", gate="g", needs=(("gpu", 2),), unique=Unique("k"), retry_of=parent
+    )
+    seen = view.job(harness.engine, job_id, now_us=harness.now_us)
+    assert (seen.parents, seen.flow, seen.retry_of) == ((show_id(parent),), show_id(flow), show_id(parent))
+    assert (seen.lane, seen.gate, seen.needs, seen.key) == ("l", "g", {"gpu": 2}, "k")
+
+
+def test_which_names_are_secret_can_be_said(harness: Harness) -> None:
+    job_id = harness.send(payload=encode_arguments([], {"pin": 1234, "token": "t"}))
+    seen = view.job(harness.engine, job_id, secret_names=("pin",))
+    assert seen.kwargs == {"pin": "***", "token": "t"}
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_shown(harness: Harness) -> None:
+    claim = harness.running(payload=b"damaged", options=b"\xff")
+    harness.note(claim, "progress", b"not json")
+    harness.finish(claim, result=encode_result(7))
+    seen = view.job(harness.engine, claim.id)
+    assert (seen.args, seen.kwargs, seen.has_result) == ([], {}, True)
+    assert seen.unreadable == "The stored record has no envelope: it was damaged, or not written by Windlass."
+    assert (seen.options, seen.progress, seen.state) == ("\ufffd", "not json", State.SUCCEEDED)
+
+
+def test_a_job_that_never_was_is_an_error(harness: Harness) -> None:
+    with pytest.raises(JobNotFound):
+        view.job(harness.engine, new_id())
+
+
+# ── many ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pages_lead_through_all_that_a_query_finds(harness: Harness) -> None:
+    mail = [show_id(job_id) for job_id in harness.send_many(5, queue="mail")]
+    harness.send_many(3, queue="other")
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = view.jobs(harness.engine, Query(state=State.READY, queue="mail", limit=2, cursor=cursor))
+        assert len(page.jobs) <= 2
+        found += [line.id for line in page.jobs]
+        if (cursor := page.cursor) is None:
+            break
+    assert sorted(found) == sorted(mail)
+
+
+def die(harness: Harness, failure: Failure | None, task: str = "task", **fields: object) -> str:
+    claim = harness.running(task=task, **fields)
+    harness.finish(claim, Outcome.FAILED, failure=failure)
+    return show_id(claim.id)
+
+
+def test_dead_jobs_are_grouped_by_what_they_died_of(harness: Harness) -> None:
+    start_us = harness.now_us
+    ids: list[str] = []
+    for number in range(3):
+        down = Failure(type="Down", message=f"{URL} {number}", fingerprint="a")
+        ids.append(die(harness, down, task=f"t{number % 2}"))
+        harness.pass_time(60)
+    other = die(harness, Failure(type="KeyError", fingerprint="b"), queue="mail")
+    bare = die(harness, None)
+    harness.finish(harness.running())
+    seen = view.error_groups(harness.engine)
+    assert (seen.looked_at, seen.more) == (5, False)
+    first, *rest = seen.groups
+    assert (first.fingerprint, first.count, first.example, first.tasks) == ("a", 3, ids[-1], ("t0", "t1"))
+    assert first.error == "Down: redis://ann:***@db.example/0 2"
+    assert (first.first_us, first.last_us) == (start_us, start_us + 120_000_000)
+    assert {(group.fingerprint, group.error, group.count, group.example) for group in rest} == {
+        ("b", "KeyError", 1, other),
+        ("", "failed", 1, bare),
+    }
+    (only,) = view.error_groups(harness.engine, Query(queue="mail")).groups
+    assert only.example == other
+
+
+def test_groups_look_no_further_than_their_bound_and_say_so(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "PAGE", 2)
+    for _ in range(5):
+        die(harness, Failure(type="Down", fingerprint="a"), queue="q")
+    seen = view.error_groups(harness.engine, most=3)
+    assert (seen.looked_at, seen.more, seen.groups[0].count) == (4, True, 4)
+
+
+def test_errors_of_one_place_make_one_group_whatever_they_say(app: App) -> None:
+    def fails(number: int) -> None:
+        raise ValueError(f"number {number}")
+
+    task = app.task(name="fails")(fails)
+    handles = task.delay_many([(number,) for number in range(4)])
+    with Worker(app, slots=2):
+        for handle in handles:
+            with pytest.raises(JobDead):
+                handle.get(timeout=10)
+    (group,) = view.error_groups(app.engine).groups
+    assert (group.count, group.tasks) == (4, ("fails",))
+    assert group.error.startswith("ValueError: number ")
+    assert read_id(group.example) in {handle.job_id for handle in handles}
