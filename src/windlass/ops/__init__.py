@@ -1,6 +1,9 @@
-"""How people steer: why a job waits. An engine is all it takes.
+"""How people steer: what there is, why a job waits, and changes to many jobs at once. An engine is all it takes.
 
-Reading order: `why.py` and `case.py` (why a job is not running), `cards.py` (who works) and `lookup.py` (one job).
+Reading order: `why.py` and `case.py` (why a job is not running), `view.py` (jobs as people see them), `stats.py`
+(queues, workers, tasks, counts over time), `steer.py` (cancel, retry, delete, pause), `facts.py` (what is kept
+for it), `cards.py` (who works) and `lookup.py` (one job).
 
-Nothing here prints, knows the user's code, or runs a job.
+Nothing here prints, knows the user's code, or runs a job. What it gives is plain values, redacted; whoever shows them
+on a screen passes their text through `core.redact.plain`.
 """

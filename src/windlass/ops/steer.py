@@ -1,0 +1,239 @@
+"""Changes by people: to the jobs named or to all that a query finds, in steps that hold nobody up.
+
+    total = steer.count(engine, Change.CANCEL, query)          ask first
+    steered = steer.apply(engine, Change.CANCEL, query, progress=show)   then a hundred at a time
+
+A step changes at most a hundred jobs. Whoever stops between two steps has changed the jobs so far, and may begin again:
+what has been changed is not found any more, or says that there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from windlass.core.codec import encode_arguments
+from windlass.core.errors import BadValue
+from windlass.core.gates import OPEN, Gate, read_gate
+from windlass.core.ids import JobId, new_id, show_id
+from windlass.core.job import ENDED, WAITING, Job, Request, State
+from windlass.core.lifecycle import Event, allowed
+from windlass.core.limits import DEFAULT, Limits
+from windlass.core.names import check_name
+from windlass.core.redact import SECRET_NAMES, masked_at, unmask
+from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine, Hint, Query, Receipt
+from windlass.ops.facts import change as change_fact
+from windlass.ops.facts import mark_retried
+from windlass.ops.lookup import find, record_of
+from windlass.ops.view import arguments
+
+Which = Sequence[JobId] | Query
+Progress = Callable[[int, int], None]
+"""Called after each step: how many jobs were gone through, of how many that were counted at first."""
+
+REFUSALS_KEPT: Final = 100
+
+# Held before scheduled before ready: what a step frees is met in the states that follow.
+_LIVE: Final = (State.HELD, State.SCHEDULED, State.READY, State.RUNNING)
+_STATES: Final[dict[Change, tuple[State, ...]]] = {
+    Change.CANCEL: _LIVE,
+    # Cancelled and expired jobs can be retried too, but only where their state is asked for.
+    Change.RETRY: (State.DEAD,),
+    Change.RUN_NOW: (State.SCHEDULED,),
+    Change.DELETE: tuple(state for state in (*_LIVE, *sorted(ENDED)) if state is not State.RUNNING),
+}
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A job that was left as it is, and why."""
+
+    id: str
+    why: str
+
+
+class Steered(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of it: how many were changed, how many not, and why not the first hundred of those."""
+
+    changed: int
+    refused: int
+    refusals: tuple[Refused, ...]
+
+
+# ── many jobs ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def count(engine: Engine, change: Change, which: Which) -> int:
+    """How many jobs the change would be tried on."""
+    return _count(engine, _queries(change, which)) if isinstance(which, Query) else len(which)
+
+
+def apply(
+    engine: Engine,
+    change: Change,
+    which: Which,
+    *,
+    reason: str | None = None,
+    progress: Progress | None = None,
+) -> Steered:
+    """Changes them, a hundred at a time; a query without a state means those that the change is for."""
+    if isinstance(which, Query):
+        return _apply_all(engine, Amendment(change=change, reason=reason), _queries(change, which), progress)
+    batches = (tuple(which[start : start + BATCH]) for start in range(0, len(which), BATCH))
+    steps = (engine.amend(Amendment(change=change, ids=ids, reason=reason)) for ids in batches)
+    return _gathered(steps, len(which), progress)
+
+
+def _apply_all(engine: Engine, change: Amendment, queries: list[Query], progress: Progress | None) -> Steered:
+    total = 0 if progress is None else _count(engine, queries)
+    steps = (amended for query in queries for amended in _steps(engine, change, query))
+    return _gathered(steps, total, progress)
+
+
+def _steps(engine: Engine, change: Amendment, query: Query) -> Iterator[Amended]:
+    while True:
+        amended = engine.amend(msgspec.structs.replace(change, query=query))
+        yield amended
+        if amended.cursor is None:
+            return
+        query = msgspec.structs.replace(query, cursor=amended.cursor)
+
+
+def _gathered(steps: Iterable[Amended], total: int, progress: Progress | None) -> Steered:
+    changed = refused = 0
+    refusals: list[Refused] = []
+    for amended in steps:
+        changed += len(amended.changed)
+        refused += len(amended.refused)
+        refusals += [Refused(show_id(one.id), one.why) for one in amended.refused]
+        del refusals[REFUSALS_KEPT:]
+        if progress is not None:
+            progress(changed + refused, max(total, changed + refused))
+    return Steered(changed=changed, refused=refused, refusals=tuple(refusals))
+
+
+def _queries(change: Change, which: Query) -> list[Query]:
+    """The query for each state that the change is for, so that each is found by its index."""
+    query = msgspec.structs.replace(which, limit=BATCH, cursor=None, count=False)
+    if query == Query(limit=BATCH):
+        raise BadValue(f"To {change} every job of the store is never meant.", "Name a state, a queue, a task or a tag.")
+    if query.state is not None:
+        return [query]
+    return [msgspec.structs.replace(query, state=state) for state in _STATES[change]]
+
+
+def _count(engine: Engine, queries: Iterable[Query]) -> int:
+    counted = 0
+    for query in queries:
+        query = msgspec.structs.replace(query, count=True)
+        while True:
+            page = engine.search(query)
+            counted += page.count
+            if page.cursor is None:
+                break
+            query = msgspec.structs.replace(query, cursor=page.cursor)
+    return counted
+
+
+# ── one job, once more ──────────────────────────────────────────────────────────────────────────────────
+
+
+def resend(
+    engine: Engine,
+    job_id: JobId,
+    *,
+    args: Sequence[Any] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    as_id: JobId | None = None,
+    secret_names: Iterable[str] = SECRET_NAMES,
+    limits: Limits = DEFAULT,
+) -> Receipt:
+    """Sends a new job in the place of one that ended badly, with other arguments; the old one stays, and is marked.
+
+    What is not given stays as it was, and so does a secret whose mask was left standing. With `as_id`, a repeat after a
+    lost answer is one job. The new one runs at once: delay, expiry, parents and flow are not those of the old.
+    """
+    old = find(engine, job_id)
+    state = record_of(old).state
+    if not allowed(state, Event.RETRY):
+        raise BadValue(
+            f"The job {show_id(job_id)} is {state}.",
+            "Send again what is dead, cancelled or expired; cancel first what has not ended.",
+        )
+    payload = old.request.payload
+    if args is not None or kwargs is not None:
+        payload = _edited(old, args, kwargs, tuple(secret_names), limits)
+    request = _anew(old.request, as_id or new_id(), payload)
+    (receipt,) = engine.insert([Job(request=request)])
+    if receipt.duplicate_of in {None, request.id}:
+        mark_retried(engine, job_id, request.id, limits)
+    return receipt
+
+
+def _anew(old: Request, job_id: JobId, payload: bytes) -> Request:
+    return msgspec.structs.replace(
+        old,
+        id=job_id,
+        payload=payload,
+        retry_of=old.id,
+        delay_us=0,
+        at_us=None,
+        expires_us=None,
+        parents=(),
+        flow=None,
+    )
+
+
+def _edited(
+    old: Job, args: Sequence[Any] | None, kwargs: dict[str, Any] | None, names: tuple[str, ...], limits: Limits
+) -> bytes:
+    was_args, was_kwargs = arguments(old, limits)
+    made: dict[str, Any] = {
+        "args": was_args if args is None else unmask(list(args), was_args, names),
+        "kwargs": was_kwargs if kwargs is None else unmask(kwargs, was_kwargs, names),
+    }
+    masked = masked_at({name: made[name] for name, given in (("args", args), ("kwargs", kwargs)) if given is not None})
+    if masked is not None:
+        raise BadValue(
+            f"`{masked}` is still masked, and what it stood for is not known there.",
+            "Write the value itself, or leave the mask where it was shown.",
+        )
+    return encode_arguments(made["args"], made["kwargs"], limits)
+
+
+# ── queues ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def pause(engine: Engine, queue: str) -> bool:
+    """Nothing more of the queue starts, what runs goes on; False where it was paused already.
+
+    It stays paused until it is resumed: a rule that would have expired by itself stays as long.
+    """
+    return _turn(engine, queue, paused=True)
+
+
+def resume(engine: Engine, queue: str) -> bool:
+    """The queue goes on, its other rules as they were; False where it was not paused."""
+    resumed = _turn(engine, queue, paused=False)
+    if resumed:
+        engine.signal([Hint(kind="work", queue=queue)])  # workers sleep, and a rule wakes nobody
+    return resumed
+
+
+def _turn(engine: Engine, queue: str, *, paused: bool) -> bool:
+    def turned(there: bytes | None) -> bytes | None:
+        gate = OPEN if there is None else read_gate(there)
+        if gate.paused is paused:
+            return there
+        made: Gate = msgspec.structs.replace(gate, paused=paused)
+        return None if made == OPEN else msgspec.json.encode(made)
+
+    return change_fact(engine, f"queue/{check_name('queue', queue)}", turned)
+
+
+def purge(engine: Engine, queue: str, *, progress: Progress | None = None) -> Steered:
+    """Deletes every job of the queue that waits; what runs and what has ended stays."""
+    check_name("queue", queue)
+    waiting = [Query(queue=queue, state=state, limit=BATCH) for state in _LIVE if state in WAITING]
+    return _apply_all(engine, Amendment(change=Change.DELETE), waiting, progress)
