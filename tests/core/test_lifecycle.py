@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from windlass.core.job import ENDED, LIVE, WAITING, Outcome, State
 from windlass.core.lifecycle import (
+    CANCELLED,
     POISON_CRASHES,
     SUSPECT_LOSSES,
     TABLE,
@@ -17,6 +18,7 @@ from windlass.core.lifecycle import (
     Standing,
     Transition,
     allowed,
+    asked_reason,
     decide,
     heed_cancel,
 )
@@ -77,11 +79,11 @@ def test_what_the_table_does_not_have_is_not_allowed() -> None:
     assert allowed(State.SCHEDULED, Event.CLAIM) == frozenset()
 
 
-@given(st.one_of(st.none(), st.sampled_from(Outcome)), STANDINGS, DELAYS, st.booleans())
+@given(st.one_of(st.none(), st.sampled_from(Outcome)), STANDINGS, DELAYS, st.sampled_from([None, "asked"]))
 def test_every_decision_is_a_row_of_the_table(
-    outcome: Outcome | None, standing: Standing, delay_us: int | None, cancel_asked: bool
+    outcome: Outcome | None, standing: Standing, delay_us: int | None, asked: str | None
 ) -> None:
-    transition = heed_cancel(decide(outcome, standing, delay_us=delay_us), cancel_asked)
+    transition = heed_cancel(decide(outcome, standing, delay_us=delay_us), asked)
     assert transition.to in allowed(State.RUNNING, Event.GIVE_BACK if outcome is None else outcome)
     assert transition.attempt >= standing.attempt
     assert transition.crashes >= standing.crashes
@@ -96,7 +98,7 @@ def test_each_end_in_a_row_of_outcomes_is_reached_by_some_decision() -> None:
             for crashes in (0, 2)
             for alone in (False, True)
             for delay_us in (None, 5)
-            for asked in (False, True)
+            for asked in (None, "asked")
         }
         missing = allowed(State.RUNNING, outcome) - found
         # Whether a delay of zero is scheduled or ready at once is the engine's to say.
@@ -173,13 +175,28 @@ def test_a_success_clears_the_suspicion() -> None:
 @given(st.sampled_from(sorted(WAITING)))
 def test_a_job_whose_cancel_was_asked_for_does_not_run_again(state: State) -> None:
     transition = Transition(to=state, attempt=3, delay_us=5)
-    cancelled = heed_cancel(transition, True)
-    assert (cancelled.to, cancelled.reason, cancelled.delay_us) == (State.CANCELLED, "cancelled", 0)
+    cancelled = heed_cancel(transition, "not needed")
+    assert (cancelled.to, cancelled.reason, cancelled.delay_us) == (State.CANCELLED, "not needed", 0)
     assert cancelled.attempt == 3
-    assert heed_cancel(transition, False) is transition
+    assert heed_cancel(transition, None) is transition
 
 
 @given(st.sampled_from(sorted(ENDED)))
 def test_a_job_that_ended_by_itself_stays_as_it_ended_though_a_cancel_was_asked_for(state: State) -> None:
     transition = Transition(to=state, reason="its own")
-    assert heed_cancel(transition, True) is transition
+    assert heed_cancel(transition, "not needed") is transition
+
+
+@pytest.mark.parametrize(
+    ("said", "ends_with"), [(None, "not needed"), (CANCELLED, "not needed"), ("its own", "its own")]
+)
+def test_a_cancelled_job_ends_with_the_reason_of_the_ask_unless_its_task_gave_one(said: str, ends_with: str) -> None:
+    transition = decide(Outcome.CANCELLED, Standing(), reason=said)
+    assert heed_cancel(transition, "not needed").reason == ends_with
+    assert heed_cancel(transition, None).reason == said
+
+
+def test_the_last_reason_that_was_given_counts() -> None:
+    assert asked_reason(None, None) == CANCELLED
+    assert asked_reason("first", None) == "first"
+    assert asked_reason("first", "second") == "second"

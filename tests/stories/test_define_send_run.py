@@ -169,9 +169,10 @@ def test_a_running_job_can_be_cancelled(tasks: Any, work: Work, marks: Path, nam
     handle = getattr(tasks, name).delay(30, str(marks))
     while not marks.exists():
         handle.wait(0.01)
-    assert handle.cancel()
-    with pytest.raises(JobCancelled):
+    assert handle.cancel("the customer called")
+    with pytest.raises(JobCancelled, match="the customer called"):
         handle.get(timeout=10)
+    assert handle.job().record.reason == "the customer called"
     assert not handle.cancel()
 
 

@@ -32,6 +32,8 @@ from windlass.core.job import Outcome, State
 
 POISON_CRASHES = 3
 SUSPECT_LOSSES = 2
+CANCELLED = "cancelled"
+"""The reason of a cancel for which nobody gave one."""
 
 
 class Event(StrEnum):
@@ -163,8 +165,20 @@ def _crashed(keep: Transition) -> Transition:
     return msgspec.structs.replace(keep, crashes=crashes, suspect=True)
 
 
-def heed_cancel(transition: Transition, cancel_asked: bool) -> Transition:
-    """A job whose cancel was asked for while it ran does not run again."""
-    if cancel_asked and transition.to in _WAIT:
-        return msgspec.structs.replace(transition, to=State.CANCELLED, delay_us=0, reason="cancelled")
+def asked_reason(kept: str | None, said: str | None) -> str:
+    """What a running job keeps of an ask for its cancel: the last reason given, now or (`kept`) with an earlier ask."""
+    return said or kept or CANCELLED
+
+
+def heed_cancel(transition: Transition, asked: str | None) -> Transition:
+    """A job whose cancel was asked for while it ran does not run again. None: nobody asked.
+
+    It ends with the reason that was given with the ask, unless its task gave one itself.
+    """
+    if asked is None:
+        return transition
+    if transition.to in _WAIT:
+        return msgspec.structs.replace(transition, to=State.CANCELLED, delay_us=0, reason=asked)
+    if transition.to is State.CANCELLED and transition.reason in (None, CANCELLED):
+        return msgspec.structs.replace(transition, reason=asked)
     return transition

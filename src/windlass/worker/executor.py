@@ -30,7 +30,7 @@ from windlass.core.errors import CorruptRecord, InputError, JobError, WrongType
 from windlass.core.events import Started
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.job import Failure, Outcome, State
-from windlass.core.lifecycle import SUCCESS, Standing, Transition, decide
+from windlass.core.lifecycle import CANCELLED, SUCCESS, Standing, Transition, decide
 from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Interrupt, Run
 from windlass.worker.failure import failure_of
@@ -186,7 +186,7 @@ class Executor:
             case Refused():
                 return Finding(Outcome.FAILED, error.error, reason=error.reason)
             case CancelAsked():
-                return Finding(Outcome.CANCELLED, None, reason="cancelled")
+                return Finding(Outcome.CANCELLED, None, reason=CANCELLED)
             case Interrupted():
                 # To the policy it is what it is to everybody: a timeout.
                 seen, outcome = TimeoutError(_overdue(run)), Outcome.TIMED_OUT
@@ -257,7 +257,7 @@ def given_back(claim: Claim) -> Settlement:
 
 def cancelled(claim: Claim) -> Settlement:
     """The settlement of a claim that was cancelled before it started."""
-    finding = Finding(Outcome.CANCELLED, reason="cancelled")
+    finding = Finding(Outcome.CANCELLED, reason=CANCELLED)
     return settlement(claim, finding, 0, None, None)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from windlass.core.errors import BadValue
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, WAITING, State
-from windlass.core.lifecycle import Event, allowed
+from windlass.core.lifecycle import CANCELLED, Event, allowed, asked_reason
 from windlass.engines.memory.admission import Admission
 from windlass.engines.memory.settle import move_queue
 from windlass.engines.memory.store import Row, Store
@@ -172,10 +172,11 @@ def _cancel(admission: Admission, row: Row, reason: str | None, now_us: int) -> 
     if not allowed(row.state, Event.CANCEL):
         return f"It has ended already: {row.state}."
     if row.state is State.RUNNING:
+        row.reason = asked_reason(row.reason if row.cancel_asked else None, reason)
         row.cancel_asked = True
         admission.asked.add(row.worker or b"")
         return None
-    admission.end(row, State.CANCELLED, now_us, reason=reason or "cancelled")
+    admission.end(row, State.CANCELLED, now_us, reason=reason or CANCELLED)
     return None
 
 

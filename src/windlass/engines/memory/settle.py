@@ -78,7 +78,7 @@ def remember(row: Row, outcome: Outcome | None, now_us: int) -> None:
 def finish(admission: Admission, row: Row, settlement: Settlement, now_us: int) -> None:
     """Moves a running job on: to its end, or to its next run at the old or a new rank."""
     store = admission.store
-    transition = heed_cancel(settlement.transition, row.cancel_asked)
+    transition = heed_cancel(settlement.transition, row.reason if row.cancel_asked else None)
     if transition.to is not State.SUCCEEDED:
         # A success leaves the counts as they are: they say what it took to get there.
         row.attempt, row.crashes, row.losses = transition.attempt, transition.crashes, transition.losses

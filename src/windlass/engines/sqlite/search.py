@@ -17,7 +17,7 @@ import msgspec
 from windlass.core.errors import BadValue
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Job, State
-from windlass.core.lifecycle import Event, allowed
+from windlass.core.lifecycle import CANCELLED, Event, allowed, asked_reason
 from windlass.core.limits import Limits
 from windlass.engines.protocol import (
     BATCH,
@@ -243,11 +243,12 @@ def _cancel(admission: Admission, row: Row, reason: str | None) -> str | None:
     if not allowed(State(row.state), Event.CANCEL):
         return f"It has ended already: {row.state}."
     if row.state == RUNNING:
+        row.reason = asked_reason(row.reason if row.cancel_asked else None, reason)
         row.cancel_asked = 1
         rows.save(admission.tx.connection, row)
         admission.tx.asked.add(row.worker or b"")
         return None
-    admission.end(row, State.CANCELLED.value, reason=reason or "cancelled")
+    admission.end(row, State.CANCELLED.value, reason=reason or CANCELLED)
     return None
 
 

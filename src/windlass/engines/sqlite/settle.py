@@ -156,7 +156,7 @@ def remember(admission: Admission, row: Row, outcome: Outcome | None) -> None:
 def finish(admission: Admission, row: Row, settlement: Settlement) -> None:
     """Moves a running job on: to its end, or to its next run at the old or a new rank."""
     now_us, limits = admission.tx.now_us, admission.limits
-    transition = heed_cancel(settlement.transition, bool(row.cancel_asked))
+    transition = heed_cancel(settlement.transition, row.reason if row.cancel_asked else None)
     if transition.to is not State.SUCCEEDED:
         # A success leaves the counts as they are: they say what it took to get there.
         row.attempt, row.crashes, row.losses = transition.attempt, transition.crashes, transition.losses

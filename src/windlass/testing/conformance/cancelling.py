@@ -7,6 +7,7 @@ import pytest
 from windlass.core.errors import BadValue
 from windlass.core.ids import new_id
 from windlass.core.job import ENDED, WAITING, Outcome, State
+from windlass.core.lifecycle import CANCELLED, Standing, decide
 from windlass.engines.protocol import BATCH, Amendment, Change, Query
 from windlass.testing.conformance.harness import ERROR, SECOND_US, Harness
 
@@ -49,6 +50,78 @@ class Cancelling:
         assert (record.state, record.cancel_asked) == (State.RUNNING, True)
         harness.finish(claim, Outcome.CANCELLED)
         assert harness.state(claim.id) is State.CANCELLED
+
+    @pytest.mark.parametrize(
+        ("asked", "said", "ends_with"),
+        [
+            (("not needed",), CANCELLED, "not needed"),
+            (("not needed",), None, "not needed"),
+            (("not needed",), "sold out", "sold out"),
+            ((None,), CANCELLED, CANCELLED),
+            ((None, "not needed"), CANCELLED, "not needed"),
+            (("not needed", None), CANCELLED, "not needed"),
+            (("not needed", "really"), CANCELLED, "really"),
+        ],
+    )
+    def test_a_running_job_ends_with_the_reason_of_the_ask_unless_its_task_gave_one(
+        self, harness: Harness, asked: tuple[str | None, ...], said: str | None, ends_with: str
+    ) -> None:
+        claim = harness.running()
+        for reason in asked:
+            harness.amend(Change.CANCEL, claim.id, reason=reason)
+        harness.finish(claim, Outcome.CANCELLED, transition=decide(Outcome.CANCELLED, Standing(), reason=said))
+        record = harness.record(claim.id)
+        assert (record.state, record.reason) == (State.CANCELLED, ends_with)
+
+    def test_a_running_job_shows_the_reason_of_the_ask_and_not_that_of_its_last_snooze(self, harness: Harness) -> None:
+        claim = harness.running()
+        snoozed = decide(Outcome.SNOOZE, Standing(), delay_us=0, reason="too early")
+        harness.finish(claim, Outcome.SNOOZE, transition=snoozed)
+        (claim,) = harness.claim(harness.hand(), queues=(claim.queue,))
+        harness.amend(Change.CANCEL, claim.id)
+        assert harness.record(claim.id).reason == CANCELLED
+        harness.amend(Change.CANCEL, claim.id, reason="not needed")
+        assert harness.record(claim.id).reason == "not needed"
+
+    @pytest.mark.parametrize("outcome", [None, Outcome.FAILED, Outcome.SNOOZE])
+    def test_a_job_that_would_run_again_is_cancelled_for_the_reason_of_the_ask(
+        self, harness: Harness, outcome: Outcome | None
+    ) -> None:
+        claim = harness.running()
+        harness.amend(Change.CANCEL, claim.id, reason="not needed")
+        harness.finish(claim, outcome, delay_s=1)
+        record = harness.record(claim.id)
+        assert (record.state, record.reason) == (State.CANCELLED, "not needed")
+
+    def test_a_job_whose_worker_died_is_cancelled_for_the_reason_of_the_ask(self, harness: Harness) -> None:
+        worker = harness.worker()
+        job_id = harness.send()
+        harness.claim(worker)
+        harness.amend(Change.CANCEL, job_id, reason="not needed")
+        harness.vanish(worker)
+        harness.sweep_all()
+        record = harness.record(job_id)
+        assert (record.state, record.reason) == (State.CANCELLED, "not needed")
+
+    @pytest.mark.parametrize(("outcome", "reason"), [(Outcome.SUCCEEDED, None), (Outcome.FAILED, Outcome.FAILED.value)])
+    def test_nothing_shows_of_the_ask_once_the_job_has_ended_otherwise(
+        self, harness: Harness, outcome: Outcome, reason: str | None
+    ) -> None:
+        claim = harness.running()
+        harness.amend(Change.CANCEL, claim.id, reason="not needed")
+        harness.finish(claim, outcome)
+        assert harness.record(claim.id).reason == reason
+
+    def test_a_retry_by_hand_forgets_the_ask_and_its_reason(self, harness: Harness) -> None:
+        claim = harness.running()
+        harness.amend(Change.CANCEL, claim.id, reason="not needed")
+        harness.finish(claim, Outcome.CANCELLED)
+        harness.amend(Change.RETRY, claim.id)
+        record = harness.record(claim.id)
+        assert (record.state, record.cancel_asked, record.reason) == (State.READY, False, None)
+        (again,) = harness.claim(harness.hand(), queues=(claim.queue,))
+        harness.finish(again, Outcome.CANCELLED, transition=decide(Outcome.CANCELLED, Standing(), reason=CANCELLED))
+        assert harness.record(claim.id).reason == CANCELLED
 
     @pytest.mark.parametrize("state", sorted(ENDED))
     def test_an_ended_job_is_not_cancelled(self, harness: Harness, state: State) -> None:

@@ -14,6 +14,7 @@ those that hold after every step, `check_swept` those that hold once housekeepin
 | one_blocker_per_key | unique keys of §7 |
 | counters_are_true | tally is what one would count |
 | states_make_sense | what a record says fits its state |
+| asks_are_remembered | a cancel that was asked for with a reason ends with one, a success with none |
 | nobody_waits_for_nothing | a held job has a reason that is true |
 | runners_are_alive | 10: what runs has a card |
 """
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field
 
 from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.job import ENDED, WAITING, Hold, Job, Record, Request, State
+from windlass.core.lifecycle import CANCELLED
 from windlass.engines.protocol import Claim, Engine, Query, TallyQuery
 
 Counts = Mapping[tuple[str, str, State], int]
@@ -158,6 +160,7 @@ def check(picture: Picture, history: History) -> None:
     one_blocker_per_key(picture)
     counters_are_true(picture)
     states_make_sense(picture)
+    asks_are_remembered(picture, history)
 
 
 def check_swept(picture: Picture, history: History) -> None:
@@ -289,6 +292,20 @@ def states_make_sense(picture: Picture) -> None:
         for is_wrong, name in wrong:
             if is_wrong:
                 raise Broken(f"states_make_sense: {show_id(job_id)} is {state} with a wrong {name}")
+
+
+def asks_are_remembered(picture: Picture, history: History) -> None:
+    """A running job whose cancel was asked for is cancelled for the reason given, or one of its own, or succeeds."""
+    for job_id, _, record in picture.records():
+        before = history.last.get(job_id)
+        if before is None or before.state is not State.RUNNING or not before.cancel_asked:
+            continue
+        forgotten = record.state is State.CANCELLED and record.reason in (None, CANCELLED)
+        if (forgotten and record.reason != before.reason) or (record.state is State.SUCCEEDED and record.reason):
+            raise Broken(
+                f"asks_are_remembered: {show_id(job_id)} was to be cancelled ({before.reason})"
+                f" and is {record.state} ({record.reason})"
+            )
 
 
 def nobody_waits_for_nothing(picture: Picture, history: History) -> None:

@@ -49,7 +49,7 @@ from windlass.core.job import (
     State,
     Unique,
 )
-from windlass.core.lifecycle import Standing, decide
+from windlass.core.lifecycle import CANCELLED, Standing, decide
 from windlass.core.limits import Limits
 from windlass.core.rates import Rate
 from windlass.engines.memory import MemoryEngine
@@ -152,6 +152,7 @@ class Ending:
     become: bool
     keep_s: int | None
     move: bool
+    reason: str | None
 
 
 # Hypothesis draws jobs and endings from tables made here once: one choice each, so that histories get long,
@@ -208,6 +209,7 @@ def _ending(how_odd: float) -> Ending:
         become=_random.random() < how_odd,
         keep_s=_some(how_odd / 3, 0, 30),
         move=_random.random() < how_odd,
+        reason=_some(0.7, CANCELLED, "of its own"),
     )
 
 
@@ -265,7 +267,14 @@ _STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[object]]]] = {
             "how": st.sampled_from(["fresh", "fresh", "as is", "repeat"]),
         },
     ),
-    "work": (6, {"worker": st.integers(0, 2), "endings": st.lists(st.sampled_from(ENDINGS), min_size=1, max_size=4)}),
+    "work": (
+        6,
+        {
+            "worker": st.integers(0, 2),
+            "endings": st.lists(st.sampled_from(ENDINGS), min_size=1, max_size=4),
+            "asks": st.sampled_from([(), (), (), ("asked",), (None, "asked"), ("asked", None)]),
+        },
+    ),
     "settle": (4, {"endings": st.lists(_ENDINGS, min_size=1, max_size=3)}),
     "note": (2, {"notes": st.lists(_NOTES, min_size=1, max_size=4)}),
     "live": (
@@ -284,6 +293,7 @@ _STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[object]]]] = {
             "indexes": st.lists(st.integers(0, 12), max_size=3),
             "state": st.sampled_from(State),
             "queue": st.sampled_from(QUEUES),
+            "reason": st.sampled_from([None, "asked", "asked again"]),
         },
     ),
     "search": (1, {"query": _QUERIES}),
@@ -710,7 +720,7 @@ class EngineMachine(RuleBasedStateMachine):
     def _settlement(self, ending: Ending, claim: Claim) -> Settlement:
         again_us = None if ending.again_s is None else ending.again_s * SECOND_US + self._number() * FINE_US
         standing = Standing(attempt=claim.attempt, crashes=claim.crashes, losses=claim.losses, suspect=claim.suspect)
-        transition = decide(ending.outcome, standing, delay_us=again_us)
+        transition = decide(ending.outcome, standing, delay_us=again_us, reason=ending.reason)
         jobs: list[Job] = []
         for index, wish in enumerate(ending.follow_ups):
             # Its parent is the job that sends it, which may end with this very settle.
@@ -784,8 +794,8 @@ class EngineMachine(RuleBasedStateMachine):
             if settlement.id not in accepted and not held and not accepted:
                 invariants.refused_writes_change_nothing(was, after.jobs.get(settlement.id))
 
-    def work(self, worker: int, endings: list[Ending]) -> None:
-        """What workers do all day: renew, claim some, end them."""
+    def work(self, worker: int, endings: list[Ending], asks: tuple[str | None, ...]) -> None:
+        """What workers do all day: renew, claim some, end them. Meanwhile somebody may ask for a cancel of it all."""
         hand = self._hand(worker)
         if hand.alive:
             self._beat(hand)
@@ -795,6 +805,9 @@ class EngineMachine(RuleBasedStateMachine):
         claims = self._claim(hand.order)
         self._look(claimed=True)
         if claims:
+            for reason in asks:
+                self._amend(Amendment(change=Change.CANCEL, ids=tuple(claim.id for claim in claims), reason=reason))
+                self._look()
             self._settle([self._settlement(*pair) for pair in zip(endings, claims, strict=False)])
 
     def note(self, notes: list[tuple[int, bool, Literal["start", "log", "progress", "step"], str]]) -> None:
@@ -808,13 +821,13 @@ class EngineMachine(RuleBasedStateMachine):
 
     # ── people ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def amend(self, change: Change, indexes: list[int], state: State, queue: str) -> None:
+    def amend(self, change: Change, indexes: list[int], state: State, queue: str, reason: str | None) -> None:
         """Changes jobs by name, or all that a query finds (where the order of changing them does not show)."""
         if indexes:
             ids = tuple(self.ids[-1 - index % len(self.ids)] for index in indexes)
-            self._amend(Amendment(change=change, ids=ids, reason="asked"))
+            self._amend(Amendment(change=change, ids=ids, reason=reason))
         elif change in (Change.CANCEL, Change.DELETE):
-            self._amend(Amendment(change=change, query=Query(state=state, queue=queue), reason="asked"))
+            self._amend(Amendment(change=change, query=Query(state=state, queue=queue), reason=reason))
         self._look()
 
     def _amend(self, amendment: Amendment) -> None:
