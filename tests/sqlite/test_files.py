@@ -24,7 +24,8 @@ from windlass.core.errors import (
     UnsafeFile,
     UnsupportedPlatform,
 )
-from windlass.engines.protocol import Interest, Settlement, Sweep, TallyQuery, Verdict
+from windlass.core.ids import new_id
+from windlass.engines.protocol import Interest, Query, Settlement, Sweep, TallyQuery, Verdict
 from windlass.engines.sqlite import SqliteEngine, connection, files
 from windlass.engines.sqlite.files import Paths, check_platform, network_file_system
 
@@ -241,6 +242,57 @@ def test_a_store_that_is_replaced_while_it_is_open_is_told_and_the_new_file_is_l
     with pytest.raises(StoreReplaced):
         send(engine)
     assert path.read_bytes() == before
+
+
+VERBS: dict[str, Callable[[SqliteEngine], object]] = {
+    "insert": send,
+    "fetch": lambda engine: engine.fetch([new_id()]),
+    "search": lambda engine: engine.search(Query()),
+    "tally": lambda engine: engine.tally(TallyQuery()),
+    "read": lambda engine: engine.read(["fact"]),
+    "listen": lambda engine: engine.listen(Interest(ends=frozenset([new_id()])), 0),
+    "backup": lambda engine: engine.backup("backup.db"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
+@pytest.mark.parametrize("what", ["moved", "replaced", "folder moved"])
+def test_every_verb_on_a_store_that_was_moved_or_replaced_says_so(
+    verb: str, warm: bool, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, away = tmp_path / "folder", tmp_path / "away"
+    folder.mkdir()
+    path = folder / "jobs.db"
+    engine = SqliteEngine(path)
+    engine.open()
+    send(engine)
+    if warm:
+        engine.search(Query())  # from now on there is a connection that could still read the old file
+    match what:
+        case "moved":
+            path.rename(away)
+        case "replaced":
+            away.write_bytes(path.read_bytes())
+            os.replace(away, path)
+        case _:
+            folder.rename(away)
+    with pytest.raises(StoreReplaced):
+        VERBS[verb](engine)
+    assert not (tmp_path / "backup.db").exists()
+    if what == "folder moved":
+        away.rename(folder)
+    engine.close()
+
+
+def test_a_store_that_was_put_back_is_read_again(engine: SqliteEngine, path: Path, tmp_path: Path) -> None:
+    job_id = send(engine)
+    path.rename(tmp_path / "away")
+    with pytest.raises(StoreReplaced):
+        engine.fetch([job_id])
+    (tmp_path / "away").rename(path)
+    assert engine.fetch([job_id])[0] is not None
 
 
 # ── the machine ─────────────────────────────────────────────────────────────────────────────────────────

@@ -14,18 +14,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
 from windlass.core.clock import Clock
-from windlass.core.errors import StoreClosed, StoreError, StoreFull, StoreReplaced, StoreUnavailable
+from windlass.core.errors import StoreClosed, StoreError, StoreFull, StoreUnavailable
 from windlass.core.job import Job
 from windlass.engines.protocol import Hint, Receipt
 from windlass.engines.sqlite import connection as connections
 from windlass.engines.sqlite.connection import Database
-from windlass.engines.sqlite.files import Paths, Reserve
+from windlass.engines.sqlite.files import Paths, Reserve, inode, replaced
 from windlass.engines.sqlite.gate import Gate, Pins
 from windlass.engines.sqlite.line import Group, Line, Operation
 from windlass.engines.sqlite.statements import sql
@@ -118,16 +117,10 @@ class Committer:
 
     def _look(self) -> tuple[int, int]:
         """The inodes of the database and of its WAL as they are on the disk now."""
-        database = _inode(self._paths.database)
+        database = inode(self._paths.database)
         if not database:
-            raise self._replaced()
-        return database, _inode(self._paths.wal)
-
-    def _replaced(self) -> StoreReplaced:
-        return StoreReplaced(
-            f"{self._paths.database} was moved, deleted or replaced while it was open.",
-            "Put it back, or restart every process that uses it.",
-        )
+            raise replaced(self._paths.database)
+        return database, inode(self._paths.wal)
 
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -168,7 +161,7 @@ class Committer:
                 raise connections.translate(error, self._paths) from error
             except apsw.Error as error:
                 raise connections.translate(error, self._paths) from error
-            in_place = self._folder.look() == self._seen or _inode(self._paths.wal) == self._inodes[1]
+            in_place = self._folder.look() == self._seen or inode(self._paths.wal) == self._inodes[1]
             if in_place or self._survived():
                 break
         self._checkpoint_if_due()
@@ -290,7 +283,7 @@ class Committer:
     def _reopen(self) -> None:
         """Starts again with fresh file handles after the ground moved."""
         if self._look()[0] != self._inodes[0]:
-            raise self._replaced()
+            raise replaced(self._paths.database)
         if self._connection is not None:
             self._rescue(self._connection)
             self._connection.close(True)
@@ -353,11 +346,3 @@ def _hints(group: Group) -> Iterator[Hint]:
 
 def _refusal(error: Exception) -> StoreError:
     return StoreError(f"The store refused a value ({error}); nothing was stored.", "Look at what was sent.")
-
-
-def _inode(path: Path) -> int:
-    """The inode behind a path; 0 where there is none."""
-    try:
-        return os.stat(path).st_ino
-    except FileNotFoundError:
-        return 0

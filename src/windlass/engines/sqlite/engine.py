@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from windlass.core.clock import Clock, SystemClock
-from windlass.core.errors import BadValue, StoreClosed, StoreCorrupt, StoreFull
+from windlass.core.errors import BadValue, StoreClosed, StoreCorrupt, StoreError, StoreFull
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.intake import check_jobs
 from windlass.core.job import Attempt, Job, LogLine, Progress, State
@@ -262,12 +262,21 @@ class SqliteEngine:
     def _write(self, work: Callable[[Tx], R], *, essential: bool = True, plain: Sequence[Job] | None = None) -> R:
         """One atomic step, on the disk when this returns; whoever waits for what it brought is rung."""
         hands = self._held()
-        result = hands.committer.write(Operation(work, essential=essential, plain=plain))
+        try:
+            result = hands.committer.write(Operation(work, essential=essential, plain=plain))
+        except StoreError:
+            hands.readers.check_in_place()
+            raise
         self._watch_clock(hands.committer.order)
         return result
 
     def _read(self, look: Callable[[Database], R]) -> R:
-        return self._held().readers.read(look)
+        hands = self._held()
+        try:
+            return hands.readers.read(look)
+        except StoreError:
+            hands.readers.check_in_place()
+            raise
 
     def _watch_clock(self, order: int) -> None:
         behind_us = order - self._clock.now_us()
@@ -414,7 +423,11 @@ class SqliteEngine:
 
     def listen(self, interest: Interest, timeout_s: float, /) -> list[Hint]:
         hands = self._held()
-        return hands.bells.listen(interest, timeout_s, lambda: self._missed(interest))
+        try:
+            return hands.bells.listen(interest, timeout_s, lambda: self._missed(interest))
+        except StoreError:
+            hands.readers.check_in_place()
+            raise
 
     def _missed(self, interest: Interest) -> list[Hint]:
         """What happened between the listener's last look and now, so that nobody sleeps on it."""
@@ -475,6 +488,7 @@ class SqliteEngine:
         return path
 
     def _copy(self, hands: Hands, path: Path) -> None:
+        hands.readers.check_in_place()
         os.close(open_safely(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         copier = connection.connect(hands.paths)
         try:

@@ -25,6 +25,7 @@ from windlass.core.errors import (
     NotADatabase,
     NotWritable,
     StoreError,
+    StoreReplaced,
     StoreUnavailable,
     UnsafeFile,
     UnsupportedPlatform,
@@ -160,6 +161,22 @@ def refused(path: Path, error: OSError) -> StoreError:
     if error.errno in {errno.EISDIR, errno.ENXIO}:
         return UnsafeFile(f"{path} is not a plain file.", "Give the path of a file.")
     return StoreUnavailable(f"{path} cannot be opened: {error.strerror}.", "Look at the disk, then try again.")
+
+
+def replaced(path: Path) -> StoreReplaced:
+    """The database is not the file that was opened."""
+    return StoreReplaced(
+        f"{path} was moved, deleted or replaced while it was open.",
+        "Put it back, or restart every process that uses it.",
+    )
+
+
+def inode(path: Path) -> int:
+    """The number of the file that has this name now; 0 if there is none."""
+    try:
+        return os.stat(path).st_ino
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def network_file_system(path: Path) -> str | None:

@@ -1,12 +1,13 @@
 """Reading beside the writers: a few connections of their own, and a second look if the ground moved.
 
+Nobody reads from a file that is not the store any more: one that was moved away, or lies in the place of ours.
+
 A reader's lock on the WAL can vanish (gate.py says how), and a checkpoint may then move pages under it. The epoch in
 the gate file tells: if it changed while we read, what we read counts for nothing and we read again.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,7 +16,7 @@ import apsw
 
 from windlass.engines.sqlite import connection as connections
 from windlass.engines.sqlite.connection import Database
-from windlass.engines.sqlite.files import Paths
+from windlass.engines.sqlite.files import Paths, inode, replaced
 from windlass.engines.sqlite.folder import Folder
 from windlass.engines.sqlite.gate import Gate
 
@@ -33,8 +34,9 @@ class Readers:
         self._paths = paths
         self._gate = gate
         self._folder = Folder(paths.database.parent)
+        self._database = inode(paths.database)
         self._seen = -1
-        self._inode = 0
+        self._wal = 0
         self._lock = threading.Lock()
         self._still = threading.Condition(threading.Lock())
         self._busy = 0
@@ -58,6 +60,14 @@ class Readers:
         with self._gate.held(), connections.translated(self._paths):
             return self._once(look)
 
+    def check_in_place(self) -> None:
+        """Refuses a database that is not the file that was opened.
+
+        Looked at after every refusal too: what is gone cannot be opened either, and this is what really happened.
+        """
+        if inode(self._paths.database) != self._database:
+            raise replaced(self._paths.database)
+
     def _once(self, look: Callable[[Database], R]) -> R:
         with self._still:
             self._busy += 1
@@ -79,7 +89,7 @@ class Readers:
         self._still.release()
 
     def _look(self, look: Callable[[Database], R]) -> R:
-        inode, connection = self._take()
+        wal, connection = self._take()
         try:
             connection.execute("BEGIN")
             found = look(connection)
@@ -89,31 +99,29 @@ class Readers:
             raise
         with self._lock:
             if len(self._idle) < IDLE:
-                self._idle.append((inode, connection))
+                self._idle.append((wal, connection))
                 return found
         connection.close()
         return found
 
     def _take(self) -> tuple[int, Database]:
         with self._lock:
-            inode = self._inode_now()
+            wal = self._wal_now()
             while self._idle:
                 known, connection = self._idle.pop()
-                if known == inode:
-                    return inode, connection
+                if known == wal:
+                    return wal, connection
                 connection.close(True)
-        return inode, connections.connect(self._paths)
+        return wal, connections.connect(self._paths)
 
-    def _inode_now(self) -> int:
-        """The inode of the -wal, or 0; looked at only where a name beside it has changed."""
+    def _wal_now(self) -> int:
+        """The inode of the -wal, or 0. It and the database are looked at only where a name beside them has changed."""
         version = self._folder.look()
         if version != self._seen:
-            try:
-                self._inode = os.stat(self._paths.wal).st_ino
-            except FileNotFoundError:
-                self._inode = 0
+            self.check_in_place()
+            self._wal = inode(self._paths.wal)
             self._seen = version
-        return self._inode
+        return self._wal
 
     def close(self) -> None:
         with self._lock:
