@@ -244,6 +244,45 @@ def test_a_store_that_is_replaced_while_it_is_open_is_told_and_the_new_file_is_l
     assert path.read_bytes() == before
 
 
+def test_a_new_store_does_not_begin_over_a_wal_that_may_hold_the_jobs_of_a_removed_one(path: Path) -> None:
+    engine = SqliteEngine(path)
+    engine.open()
+    job_id = send(engine)
+    engine.close()
+    away = path.with_name("away")
+    path.rename(away)
+    before = Path(f"{path}-wal").read_bytes()
+    refused = refusal(path, StoreCorrupt)
+    for left in (f"{path}-wal", f"{path}-shm", f"{path}.d"):
+        assert left in str(refused)
+    assert not path.exists()
+    assert Path(f"{path}-wal").read_bytes() == before
+    away.rename(path)
+    engine.open()
+    assert engine.fetch([job_id])[0] is not None
+    engine.close()
+
+
+def test_what_is_left_of_a_removed_store_is_told_and_a_new_one_begins(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = SqliteEngine(path)
+    engine.open()
+    job_id = send(engine)
+    engine.close()
+    for gone in (path, Path(f"{path}-wal")):
+        gone.unlink()
+    (notice,) = engine.open().notices
+    assert [record.getMessage() for record in caplog.records] == [notice]
+    assert f"{path}-shm" in notice
+    assert f"{path}.d" in notice
+    assert engine.fetch([job_id]) == [None]
+    send(engine)
+    engine.close()
+    assert engine.open().notices == ()
+    engine.close()
+
+
 VERBS: dict[str, Callable[[SqliteEngine], object]] = {
     "insert": send,
     "fetch": lambda engine: engine.fetch([new_id()]),

@@ -207,7 +207,7 @@ class SchemaTooNew(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The store fails its integrity check."""
+    """The store fails its integrity check, or a part of it is missing."""
 
     code = "WL306"
 

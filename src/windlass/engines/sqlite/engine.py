@@ -189,11 +189,10 @@ class SqliteEngine:
             return Opened(schema=SCHEMA)
         check_platform()
         paths = Paths(self._path)
-        paths.prepare()
+        notices = paths.prepare()
         hands = Hands(
             paths, lambda: self._clock, self._disk_reserve, lambda tx, jobs: insert.insert_plain(tx, jobs, self._limits)
         )
-        notices: list[str] = []
         unclean = True
         try:
             with hands.gate.held():

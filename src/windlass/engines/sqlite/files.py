@@ -24,6 +24,7 @@ from pathlib import Path
 from windlass.core.errors import (
     NotADatabase,
     NotWritable,
+    StoreCorrupt,
     StoreError,
     StoreReplaced,
     StoreUnavailable,
@@ -64,11 +65,12 @@ class Paths:
         self.owners = self.folder / "owners"
         self.wake = self.folder / "wake"
 
-    def prepare(self) -> None:
-        """Makes what is missing and refuses what is unsafe, before SQLite sees the path."""
+    def prepare(self) -> list[str]:
+        """Makes what is missing and refuses what is unsafe, before SQLite sees the path; what a person should know."""
         parent = self.database.parent
         if not parent.is_dir():
             raise NotWritable(f"The folder {parent} does not exist.", "Make it, or give another path in the URL.")
+        notices = self._look_at_leftovers()
         self._look_at_the_database()
         for folder in (self.folder, self.owners, self.wake):
             make_folder(folder)
@@ -76,6 +78,29 @@ class Paths:
         for path in (self.wal, self.shm):
             if path.is_symlink() or path.exists():
                 os.close(open_safely(path))
+        return notices
+
+    def _look_at_leftovers(self) -> list[str]:
+        """Notices what a store that was removed has left behind; refuses to go on over a -wal that may hold its jobs.
+
+        SQLite deletes a -wal that it finds beside an empty database, whatever is in it.
+        """
+        # First these and then the database, which is made before any of them: another process may be making them now.
+        left = [path for path in (self.wal, self.shm, self.open) if os.path.lexists(path)]
+        full = self.wal in left and os.lstat(self.wal).st_size > 0
+        if not left or os.path.lexists(self.database):
+            return []
+        names = " and ".join(str(self.folder if path is self.open else path) for path in left)
+        if full:
+            raise StoreCorrupt(
+                f"{self.database} is gone, and {self.wal} beside it may hold its jobs.",
+                f"Put the database back, or remove {names} to begin anew.",
+            )
+        notice = (
+            f"{self.database} is gone; left of it: {names}. A new store begins here. "
+            "If that is not what you want, stop all workers and put the database back."
+        )
+        return [notice]
 
     def _look_at_the_database(self) -> None:
         """Refuses a file that is not ours before anything is done to it or beside it."""
