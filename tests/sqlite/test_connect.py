@@ -36,6 +36,21 @@ def test_the_path_is_relative_or_absolute_as_written(url: str, path: str) -> Non
     assert sqlite_path(url) == Path(path)
 
 
+def test_a_relative_path_is_that_of_the_folder_in_which_the_engine_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("home", "away"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    engine = connect("sqlite:///jobs.db")
+    monkeypatch.chdir(tmp_path / "away")
+    for _ in range(2):  # opened again, too
+        engine.open()
+        engine.close()
+    assert (tmp_path / "home" / "jobs.db").exists()
+    assert list((tmp_path / "away").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "url",
     [

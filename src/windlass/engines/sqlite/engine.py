@@ -170,7 +170,8 @@ class SqliteEngine:
         disk_reserve: int = DISK_RESERVE,
     ) -> None:
         self.capabilities = Capabilities(name="sqlite", settle="atomic", death=death, durable="host", processes=True)
-        self._path = path
+        # Now and not at open: the process may work in another folder by then.
+        self._path = Path(path).absolute()
         self._limits = limits or Limits()
         self._clock: Clock = SystemClock()
         self._disk_floor = disk_floor
