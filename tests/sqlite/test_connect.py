@@ -133,6 +133,26 @@ def test_a_missing_driver_is_answered_with_the_pip_command() -> None:
     assert "pip install apsw" in done.stdout
 
 
+WITHOUT_EXTRA = """
+import sys
+sys.modules[{package!r}] = None
+import windlass
+try:
+    import windlass.testing.conformance
+except windlass.WindlassError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("package", ["pytest", "hypothesis"])
+def test_a_conformance_suite_without_its_extra_is_answered_with_the_pip_command(package: str) -> None:
+    """MissingExtra, in a process that has not the package."""
+    done = in_child(WITHOUT_EXTRA.format(package=package))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"MissingExtra The conformance suite needs the package {package}. ")
+    assert 'pip install "windlass[testing]"' in done.stdout
+
+
 def offered(url: str, settings: Settings) -> Engine:
     return MemoryEngine(url.partition("://")[2], settings.limits)
 

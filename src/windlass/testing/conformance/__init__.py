@@ -12,7 +12,20 @@ renewing, sweeping, noting; then what orders and stops jobs: lanes, keys, gates,
 cancelling, searching, telling. No test looks into an engine: only the protocol is used, with a clock that stands still.
 """
 
-import pytest
+from importlib import import_module
+
+from windlass.core.errors import MissingExtra
+
+for _package in ("pytest", "hypothesis"):
+    try:
+        import_module(_package)
+    except ModuleNotFoundError as error:
+        if error.name != _package:
+            raise
+        todo = 'Run: pip install "windlass[testing]"'
+        raise MissingExtra(f"The conformance suite needs the package {_package}.", todo) from None
+
+import pytest  # noqa: E402
 
 TOPICS = (
     "inserting",
