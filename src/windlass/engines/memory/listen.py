@@ -1,13 +1,20 @@
-"""listen and signal: sleeping until there is something to do. A hint may be lost; the store is the truth."""
+"""listen and signal: sleeping until there is something to do. A hint may be lost; the store is the truth.
+
+Nothing gets lost on the way here. But a hint for work goes to one sleeper, and that one may take less than there is, or
+nothing: it stops, its slots are full, it does not know the task. So once a second, as a net, a listener looks itself.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Sequence
 
 from windlass.core.job import ENDED
 from windlass.engines.memory.store import Store
 from windlass.engines.protocol import Hint, Interest
+
+NET_S = 1.0
 
 
 class Ear:
@@ -56,12 +63,14 @@ class Switchboard:
                 ear.bell.notify()
 
     def listen(self, owner: object, store: Store, interest: Interest, timeout_s: float) -> list[Hint]:
+        deadline = time.monotonic() + timeout_s
         ear = Ear(owner, interest, self._lock)
         ear.hints += missed(store, interest)
         self._ears.append(ear)
         try:
-            if not ear.hints:
-                ear.bell.wait(timeout_s)
+            while not ear.hints and (left_s := deadline - time.monotonic()) > 0:
+                if not ear.bell.wait(min(left_s, NET_S)):
+                    ear.hints += missed(store, interest)
             return ear.hints
         finally:
             self._ears.remove(ear)

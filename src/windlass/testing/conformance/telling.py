@@ -187,6 +187,16 @@ class Telling:
             harness.send()
         assert [listener.heard() for listener in listeners] == [{"work"}] * 3
 
+    def test_work_that_the_worker_that_was_woken_does_not_take_is_not_slept_through_by_another(
+        self, harness: Harness
+    ) -> None:
+        """A hint for work wakes one; where that one takes nothing, the others look for themselves after a second."""
+        workers = [harness.worker() for _ in range(2)]
+        assert [harness.claim(worker) for worker in workers] == [[], []]
+        listeners = [Listener(harness.engine, Interest(queues=("q",), worker=worker)) for worker in workers]
+        harness.send(queue="q")
+        assert [listener.heard() for listener in listeners] == [{"work"}] * 2
+
     def test_what_came_between_claim_and_listen_is_not_slept_through(self, harness: Harness) -> None:
         worker = harness.worker()
         assert harness.claim(worker) == []
