@@ -10,8 +10,9 @@ import pytest
 from tests.worker.rig import Rig
 from windlass.app.endings import CancelAsked, TimedOut
 from windlass.core.errors import StoreUnavailable, WorkerGone
+from windlass.core.ids import WorkerId, new_id
 from windlass.core.job import State
-from windlass.engines.protocol import Order, TallyQuery
+from windlass.engines.protocol import Beat, Card, Note, Order, TallyQuery
 from windlass.testing.faults import Fault
 from windlass.worker.desk import Run
 from windlass.worker.executor import given_back
@@ -151,6 +152,44 @@ def test_the_janitor_goes_on_at_once_while_there_is_more_to_sweep(rig: Rig) -> N
     rig.advance(2)
     assert rig.sweep() == 0.0
     assert rig.sweep() == rig.app.settings.sweep_s
+
+
+def outlive(rig: Rig, worker: WorkerId, jobs: int, *, suspects: bool = False) -> None:
+    """A worker announces itself, begins so many jobs and is never heard of again; the rig's own goes on, and sweeps."""
+    rig.engine.renew(Beat(card=Card(worker=worker, name="web-1", host="north", pid=7), beat=0))
+    if jobs:
+        claims = rig.engine.claim(Order(worker=worker, ticket=1, limit=jobs, suspects=suspects)).claims
+        assert len(claims) == jobs
+        rig.engine.note([Note(id=claim.id, fence=claim.fence, kind="start") for claim in claims])
+    for _ in range(4):
+        rig.advance(5)
+        rig.beat()
+    rig.sweep()
+    rig.sweep()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(("jobs", "said"), [(0, "it held no job"), (1, "its job goes back"), (3, "its 3 jobs go back")])
+def test_the_janitor_logs_who_died_and_what_becomes_of_the_jobs(
+    rig: Rig, caplog: pytest.LogCaptureFixture, jobs: int, said: str
+) -> None:
+    rig.app.named("double").delay_many([(number,) for number in range(jobs)])
+    outlive(rig, new_id(), jobs)
+    assert warnings(caplog) == [f"Worker web-1 (north, 7) has died; {said}."]
+
+
+def test_the_janitor_logs_a_job_that_is_poison(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    pill = rig.app.send("double", 1)
+    for suspects in (False, False, True, True, True):
+        caplog.clear()
+        outlive(rig, new_id(), 1, suspects=suspects)
+    assert warnings(caplog) == [
+        "Worker web-1 (north, 7) has died; its job goes back.",
+        f"double {pill.id} has ended 3 workers that ran it alone. It is dead (poison) and is not tried again.",
+    ]
 
 
 # ── watchman ────────────────────────────────────────────────────────────────────────────────────────────

@@ -31,6 +31,8 @@ import msgspec
 from windlass.core.job import Outcome, State
 
 POISON_CRASHES = 3
+POISON = "poison"
+"""The reason of a job that is dead because so many workers or runners died under it."""
 SUSPECT_LOSSES = 2
 CANCELLED = "cancelled"
 """The reason of a cancel for which nobody gave one."""
@@ -161,7 +163,7 @@ def decide(
 def _crashed(keep: Transition) -> Transition:
     crashes = keep.crashes + 1
     if crashes >= POISON_CRASHES:
-        return msgspec.structs.replace(keep, to=State.DEAD, crashes=crashes, suspect=True, reason="poison")
+        return msgspec.structs.replace(keep, to=State.DEAD, crashes=crashes, suspect=True, reason=POISON)
     return msgspec.structs.replace(keep, crashes=crashes, suspect=True)
 
 

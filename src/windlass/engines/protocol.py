@@ -241,8 +241,26 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = BATCH
 
 
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that a sweep found dead, as its card names it, and how many jobs it held then."""
+
+    worker: WorkerId
+    name: str
+    host: str
+    pid: int
+    jobs: int
+
+
+class Poisoned(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a sweep called dead, because workers died each time it ran alone."""
+
+    id: JobId
+    task: str
+    crashes: int
+
+
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep did; `more` says that its bound was reached."""
+    """What a sweep did; `more` says that its bound was reached. A death is told once, by the sweep that saw it."""
 
     workers: int = 0
     lost: int = 0
@@ -252,6 +270,8 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     keys: int = 0
     purged: int = 0
     more: bool = False
+    deaths: tuple[Death, ...] = ()
+    poisoned: tuple[Poisoned, ...] = ()
 
 
 # ── looking and steering ────────────────────────────────────────────────────────────────────────────────

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from windlass.core.clock import Clock
 from windlass.core.events import Bus, Swept
-from windlass.core.ids import WorkerId
-from windlass.engines.protocol import Engine, Sweep
-from windlass.worker.service import Service
+from windlass.core.ids import WorkerId, show_id
+from windlass.engines.protocol import Death, Engine, Sweep
+from windlass.worker.service import Service, log
 
 
 class Janitor(Service):
@@ -25,6 +25,15 @@ class Janitor(Service):
 
     def tick(self, now_us: int) -> float | None:
         swept = self._engine.sweep(Sweep(worker=self._worker()))
+        for death in swept.deaths:
+            log.warning("%s", _obituary(death))
+        for job in swept.poisoned:
+            log.warning(
+                "%s %s has ended %d workers that ran it alone. It is dead (poison) and is not tried again.",
+                job.task,
+                show_id(job.id),
+                job.crashes,
+            )
         done = swept.lost or swept.chores or swept.expired or swept.purged
         if done and self._bus.wanted(Swept):
             self._bus.publish(
@@ -38,3 +47,9 @@ class Janitor(Service):
                 )
             )
         return 0.0 if swept.more else self._sweep_s
+
+
+def _obituary(death: Death) -> str:
+    """A dead worker in a sentence."""
+    held = {0: "it held no job", 1: "its job goes back"}.get(death.jobs, f"its {death.jobs:,} jobs go back")
+    return f"Worker {death.name or show_id(death.worker)} ({death.host}, {death.pid}) has died; {held}."

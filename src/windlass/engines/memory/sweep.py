@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import heapq
 
+import msgspec
+
 from windlass.core.ids import WorkerId
 from windlass.core.job import ENDED, WAITING, Outcome, State
-from windlass.core.lifecycle import Standing, decide
+from windlass.core.lifecycle import POISON, Standing, decide
 from windlass.core.rank import next_fence
 from windlass.engines.memory.admission import Admission
 from windlass.engines.memory.renew import forget, leave
 from windlass.engines.memory.settle import finish, remember
 from windlass.engines.memory.store import Desk, Row, Store
-from windlass.engines.protocol import Settlement, Sweep, Swept
+from windlass.engines.protocol import BATCH, Death, Poisoned, Settlement, Sweep, Swept
 
 MOST_RECORDS = 10_000
 """The most one sweep touches, whatever is asked for: everybody else waits meanwhile."""
@@ -21,8 +23,8 @@ MOST_RECORDS = 10_000
 def sweep(admission: Admission, order: Sweep, now_us: int) -> Swept:
     """Takes back lost workers' jobs, goes on with chores, and ends what has run out of time."""
     store, left = admission.store, min(order.limit, MOST_RECORDS)
-    workers, lost = _lost(admission, order.worker, now_us, left)
-    left -= lost
+    taken = _lost(admission, order.worker, now_us, left)
+    left -= taken.lost
     chores = admission.do_chores(now_us, left) if left > 0 else 0
     left -= chores
     due = admission.come_due(now_us, max(0, left))
@@ -38,9 +40,8 @@ def sweep(admission: Admission, order: Sweep, now_us: int) -> Swept:
         store.gates.pop(key, None)
         store.buckets.pop(key, None)
     forget(store, now_us)
-    return Swept(
-        workers=workers,
-        lost=lost,
+    return msgspec.structs.replace(
+        taken,
         chores=chores,
         due=due,
         expired=expired,
@@ -54,23 +55,33 @@ def _past(at_us: int | None, now_us: int) -> bool:
     return at_us is not None and at_us <= now_us
 
 
-def _lost(admission: Admission, sweeper: WorkerId | None, now_us: int, limit: int) -> tuple[int, int]:
+def _lost(admission: Admission, sweeper: WorkerId | None, now_us: int, limit: int) -> Swept:
     """Marks workers dead first, so that none of them can renew, and then takes their jobs back."""
     store, workers, taken = admission.store, 0, 0
+    deaths: list[Death] = []
+    poisoned: list[Poisoned] = []
     if _may_judge(store, sweeper, now_us):
         for desk in store.desks.values():
             if not desk.lost and desk.seen_us + desk.card.lease_us < now_us:
                 desk.lost = True
+                deaths.append(_death(desk))
     for worker, desk in list(store.desks.items()):
         if not desk.lost:
             continue
         for row in list(desk.running.values())[: limit - taken]:
             take_back(admission, row, now_us)
             taken += 1
+            if row.state is State.DEAD and row.reason == POISON:
+                poisoned.append(Poisoned(id=row.request.id, task=row.request.task, crashes=row.crashes))
         if not desk.running:
             leave(store, worker)
             workers += 1
-    return workers, taken
+    return Swept(workers=workers, lost=taken, deaths=tuple(deaths[:BATCH]), poisoned=tuple(poisoned[:BATCH]))
+
+
+def _death(desk: Desk) -> Death:
+    card = desk.card
+    return Death(worker=card.worker, name=card.name, host=card.host, pid=card.pid, jobs=len(desk.running))
 
 
 def _may_judge(store: Store, sweeper: WorkerId | None, now_us: int) -> bool:

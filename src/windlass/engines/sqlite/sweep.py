@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from windlass.core.ids import WorkerId
 from windlass.core.job import Outcome, State
-from windlass.core.lifecycle import Standing, decide
+from windlass.core.lifecycle import POISON, Standing, decide
 from windlass.core.limits import Limits
 from windlass.core.rank import next_fence
 from windlass.engines.checks import is_gate
-from windlass.engines.protocol import Settlement, Sweep, Swept
+from windlass.engines.protocol import BATCH, Card, Death, Poisoned, Settlement, Sweep, Swept
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import Admission
 from windlass.engines.sqlite.renew import forget, leave
@@ -25,6 +27,8 @@ MOST_RECORDS = 10_000
 MOST_FACTS = 1_000
 FOREVER_US = (1 << 63) - 1
 
+_card = msgspec.json.Decoder(Card).decode
+
 Judge = Callable[[Tx], list[WorkerId]]
 """Names the workers that are dead by the engine's way of knowing."""
 
@@ -33,8 +37,8 @@ def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
     """Takes back lost workers' jobs, goes on with chores, and ends what has run out of time."""
     admission, left = Admission(tx, limits), min(order.limit, MOST_RECORDS)
     before = tx.connection.total_changes()
-    workers, lost = _lost(admission, judge, left)
-    left -= lost
+    taken = _lost(admission, judge, left)
+    left -= taken.lost
     chores = admission.do_chores(left) if left > 0 else 0
     left -= chores
     due = admission.come_due(left) if left > 0 else 0
@@ -55,9 +59,8 @@ def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
     tx.idle = tx.connection.total_changes() == before
     if tx.idle:
         tx.commits -= 1
-    return Swept(
-        workers=workers,
-        lost=lost,
+    return msgspec.structs.replace(
+        taken,
         chores=chores,
         due=due,
         expired=expired,
@@ -83,27 +86,39 @@ def by_lease(tx: Tx, sweeper: WorkerId | None) -> list[WorkerId]:
     return [worker for worker, _, seen_us, own_us, gone in cards if not gone and seen_us + own_us < tx.now_us]
 
 
-def _lost(admission: Admission, judge: Judge, limit: int) -> tuple[int, int]:
+def _lost(admission: Admission, judge: Judge, limit: int) -> Swept:
     """Marks workers dead first, so that none of them can renew, and then takes their jobs back."""
     tx, workers, taken = admission.tx, 0, 0
+    deaths: list[Death] = []
+    poisoned: list[Poisoned] = []
     for worker in judge(tx):
         tx.run(sql("card_lose"), (worker,))
+        deaths.append(_death(tx, worker))
     for worker, _, _, _, lost in tx.run(sql("card_all")).fetchall():
         if not lost:
             continue
-        taken += _take_back(admission, sql("running_next"), (worker, max(0, limit - taken)))
+        taken += _take_back(admission, sql("running_next"), (worker, max(0, limit - taken)), poisoned)
         if not tx.run(sql("running_count"), (worker,)).get:
             leave(tx, worker)
             workers += 1
     if taken < limit:
-        taken += _take_back(admission, sql("running_strays"), (limit - taken,))
-    return workers, taken
+        taken += _take_back(admission, sql("running_strays"), (limit - taken,), poisoned)
+    return Swept(workers=workers, lost=taken, deaths=tuple(deaths[:BATCH]), poisoned=tuple(poisoned[:BATCH]))
 
 
-def _take_back(admission: Admission, statement: str, values: tuple[Any, ...]) -> int:
+def _death(tx: Tx, worker: WorkerId) -> Death:
+    card = _card(tx.run(sql("card_read"), (worker,)).fetchone()[0])
+    jobs = tx.run(sql("running_count"), (worker,)).get
+    return Death(worker=worker, name=card.name, host=card.host, pid=card.pid, jobs=jobs)
+
+
+def _take_back(admission: Admission, statement: str, values: tuple[Any, ...], poisoned: list[Poisoned]) -> int:
     found = admission.tx.run(statement, values).fetchall()
     for columns in found:
-        take_back(admission, Row(*columns))
+        row = Row(*columns)
+        take_back(admission, row)
+        if row.state == State.DEAD and row.reason == POISON:
+            poisoned.append(Poisoned(id=row.id, task=row.task, crashes=row.crashes))
     return len(found)
 
 

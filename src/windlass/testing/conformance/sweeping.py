@@ -5,10 +5,22 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.errors import WorkerGone
-from windlass.core.ids import WorkerId
+from windlass.core.ids import WorkerId, new_id
 from windlass.core.job import Outcome, State
 from windlass.core.limits import Limits
-from windlass.engines.protocol import Beat, Change, Claim, Sweep, Swept, TallyQuery, Verdict
+from windlass.engines.protocol import (
+    BATCH,
+    Beat,
+    Card,
+    Change,
+    Claim,
+    Death,
+    Poisoned,
+    Sweep,
+    Swept,
+    TallyQuery,
+    Verdict,
+)
 from windlass.testing.conformance.harness import DAY_US, HOUR_US, SECOND_US, Harness
 
 
@@ -44,6 +56,45 @@ class Sweeping:
         assert [record.rank for record in records] == ranks
         assert harness.finish(claims[0]) is Verdict.STALE
         assert harness.state(ids[0]) is State.READY
+
+    def test_a_sweep_names_the_workers_that_died_and_how_many_jobs_each_held_and_the_next_sweep_does_not(
+        self, harness: Harness
+    ) -> None:
+        harness.worker()
+        harness.send_many(2)
+        busy, idle = (
+            harness.worker(name="web-1", host="north", pid=7),
+            harness.worker(name="web-2", host="south", pid=8),
+        )
+        assert len(harness.claim(busy)) == 2
+        harness.vanish(busy)
+        harness.vanish(idle)
+        swept = [harness.sweep(limit=1), harness.sweep(), harness.sweep()]
+        told = sorted([death for step in swept for death in step.deaths], key=lambda death: death.name)
+        assert told == [
+            Death(worker=busy, name="web-1", host="north", pid=7, jobs=2),
+            Death(worker=idle, name="web-2", host="south", pid=8, jobs=0),
+        ]
+        assert swept[0].poisoned == ()
+
+    def test_a_worker_that_says_goodbye_has_not_died(self, harness: Harness) -> None:
+        harness.worker()
+        harness.send()
+        leaver = harness.worker()
+        assert len(harness.claim(leaver)) == 1
+        harness.renew(leaver, bye=True)
+        swept = harness.sweep()
+        assert (swept.workers, swept.lost, swept.deaths) == (1, 1, ())
+
+    def test_a_sweep_names_no_more_than_a_batch_of_the_dead(self, harness: Harness) -> None:
+        harness.worker()
+        for _ in range(BATCH + 3):
+            if harness.engine.capabilities.death == "lock":
+                harness.vanish(harness.worker())
+            else:
+                harness.engine.renew(Beat(card=Card(worker=new_id()), beat=0))  # once, and never again
+        harness.pass_time(25)
+        assert len(harness.sweep().deaths) == BATCH
 
     def test_a_loss_is_kept_as_an_attempt(self, harness: Harness) -> None:
         harness.worker()
@@ -118,6 +169,20 @@ class Sweeping:
         record = harness.record(job_id)
         assert (record.state, record.reason, record.crashes) == (State.DEAD, "poison", 3)
         assert record.attempt == 1
+
+    def test_a_sweep_names_the_jobs_that_it_calls_poison(self, harness: Harness) -> None:
+        harness.worker()
+        pill, other = harness.send("pill"), harness.send("other", queue="elsewhere")
+        told: list[tuple[Poisoned, ...]] = []
+        for suspects in (False, False, True, True, True):
+            doomed = harness.worker()
+            (claim,) = harness.claim(doomed, 1, suspects=suspects, queues=("default",))
+            harness.note(claim, "start")
+            harness.vanish(doomed)
+            told.append(harness.sweep().poisoned)
+        assert told == [(), (), (), (), (Poisoned(id=pill, task="pill", crashes=3),)]
+        assert harness.sweep().poisoned == ()
+        assert harness.state(other) is State.READY
 
     def test_a_lost_job_that_was_to_be_cancelled_is_cancelled(self, harness: Harness) -> None:
         harness.worker()
