@@ -1,18 +1,21 @@
-"""Write the tables of docs/reference that the code itself defines: lifecycle, errors, settings.
+"""Write the tables of docs/reference that the code itself defines: lifecycle, errors, settings, values of the protocol.
 
     python scripts/write_reference.py            write them
     python scripts/write_reference.py --check    say which differ from the code; write nothing
 
 Only the lines between the two marker comments of a page are replaced; the text around them is written by hand.
-The words that the code does not hold (what to do about an error, what a setting means) are here, and a class or a
-setting without words is an error: neither can be forgotten.
+The words that the code does not hold (what to do about an error, what a setting means) are here, and a class, a
+setting or a field without words is an error: none can be forgotten.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 
 from windlass.core import errors
@@ -20,6 +23,7 @@ from windlass.core.errors import WindlassError
 from windlass.core.job import State
 from windlass.core.lifecycle import TABLE
 from windlass.core.settings import PREFIX, Settings, shown_values
+from windlass.engines import protocol
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 BEGIN = "<!-- begin: written by scripts/write_reference.py -->"
@@ -146,10 +150,51 @@ def settings_table() -> list[str]:
     return table(["setting", "default", "environment", "meaning"], rows)
 
 
+def values_tables() -> list[str]:
+    """Every value of the protocol: what it is, and its fields with type, default and meaning."""
+    source = inspect.getsource(protocol)
+    lines: list[str] = []
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.ClassDef) or node.name == protocol.Engine.__name__:
+            continue
+        said = (ast.get_docstring(node) or "").replace("\n", " ").replace("  ", " ")
+        kind = getattr(protocol, node.name)
+        lines += [*([""] if lines else []), f"### {node.name}", "", said, ""]
+        if issubclass(kind, StrEnum):
+            lines.append(f"One of {', '.join(f'`{member}`' for member in kind)}.")
+        else:
+            lines += table(["field", "type", "default", "meaning"], fields_of(node, source.splitlines()))
+    return lines
+
+
+def fields_of(node: ast.ClassDef, source: Sequence[str]) -> Iterator[list[str]]:
+    """A row for each field of a value."""
+    for field, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign):
+            continue
+        name, kind = ast.unparse(field.target), ast.unparse(field.annotation).replace("|", "\\|")
+        default = "" if field.value is None else f"`{ast.unparse(field.value)}`"
+        yield [f"`{name}`", f"`{kind}`", default, _meaning(field, after, source) or _wordless(node.name, name)]
+
+
+def _meaning(field: ast.AnnAssign, after: ast.stmt | None, source: Sequence[str]) -> str:
+    """The comment behind a field, or the text under it."""
+    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+        return str(after.value.value).replace("\n", " ")
+    assert field.end_lineno is not None
+    rest = source[field.end_lineno - 1].encode()[field.end_col_offset :].decode()
+    return rest.strip().removeprefix("#").strip()
+
+
+def _wordless(value: str, field: str) -> str:
+    raise ValueError(f"{value}.{field} has no meaning: write one behind it in engines/protocol.py.")
+
+
 PAGES: dict[str, Callable[[], list[str]]] = {
     "lifecycle.md": lifecycle_table,
     "errors.md": errors_table,
     "settings.md": settings_table,
+    "protocol.md": values_tables,
 }
 
 

@@ -23,6 +23,8 @@ ticket, settle by fence, renew by beat, write by version.
 Four rooms of facts mean something to an engine: `queue/<name>` and `gate/<name>` hold a `core.gates.Gate`,
 `flow/<id>` starts a flow, `worker/<id>` is an order that renew hands to that worker. Every other key is the
 writer's own. What a verb refuses before it writes anything is in `checks.py`, the same for every engine.
+
+The line behind each field, or under it, is its meaning in docs/reference/protocol.md, which is made from here.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ SEARCH_MS = 50
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine can and cannot do, as data: the conformance suite reads it and shows it."""
 
-    name: str
-    settle: Literal["atomic", "chores"]
-    death: Literal["lock", "lease"]
+    name: str  # the engine, as its URL calls it
+    settle: Literal["atomic", "chores"]  # whether follow-ups are there with the settle, or as chores soon after
+    death: Literal["lock", "lease"]  # how a dead worker is known: a lock that the kernel frees, or a lease
     durable: Literal["process", "host"]
     """What an acknowledged write survives: `process` nothing, it lives with it; `host` kill -9 and power cut."""
     processes: bool
@@ -68,8 +70,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """What open found: the schema version, and sentences a person should see."""
 
-    schema: int
-    notices: tuple[str, ...] = ()
+    schema: int  # the version of the stored form
+    notices: tuple[str, ...] = ()  # also logged as warnings
 
 
 # ── insert ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -78,8 +80,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """`duplicate_of` is None for a new job, the same id for one sent twice, another for a blocked key."""
 
-    id: JobId
-    duplicate_of: JobId | None = None
+    id: JobId  # of the job that was sent
+    duplicate_of: JobId | None = None  # the job that is there instead
 
 
 # ── claim ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,17 +91,17 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker wants to run. A repeat of the last ticket is answered with what it already holds.
 
     A claim that found nothing leaves no trace (an idle worker costs the disk nothing): its ticket may be used again.
-    `tasks`: of those on its card only these, where it has slots for one kind of task and none for another.
+    It names tasks where it has slots for one kind of them and none for another.
     """
 
-    worker: WorkerId
-    ticket: int
-    limit: int = BATCH
-    queues: tuple[str, ...] | None = None
-    tasks: frozenset[str] | None = None
-    free: dict[str, int] = {}
-    total: dict[str, int] = {}
-    suspects: bool = False
+    worker: WorkerId  # who claims; its card must be there
+    ticket: int  # counts up with every new claim
+    limit: int = BATCH  # how many claims at most
+    queues: tuple[str, ...] | None = None  # from which queues; None: from all
+    tasks: frozenset[str] | None = None  # of the tasks on its card only these; None: all
+    free: dict[str, int] = {}  # what the worker has left of each resource
+    total: dict[str, int] = {}  # what it has of each resource in all
+    suspects: bool = False  # one suspect, and nothing else
 
     def among(self, known: frozenset[str] | None) -> frozenset[str] | None:
         """The tasks that are wanted, of those the card lists; None: all there are."""
@@ -111,28 +113,28 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A job to run, with the fence that every write in its name must carry."""
 
-    id: JobId
-    fence: int
-    task: str
-    queue: str
-    payload: bytes
-    options: bytes
-    attempt: int
-    crashes: int
-    losses: int
-    suspect: bool
-    priority: int
-    due_us: int
-    lane: str | None = None
-    flow: JobId | None = None
-    needs: tuple[tuple[str, int], ...] = ()
+    id: JobId  # of the job
+    fence: int  # new with this claim
+    task: str  # which function
+    queue: str  # where it waited
+    payload: bytes  # its arguments, sealed
+    options: bytes  # what the send said otherwise than the task, as JSON
+    attempt: int  # counts from 1
+    crashes: int  # deaths that it very likely caused
+    losses: int  # deaths of workers that held it
+    suspect: bool  # run it with nothing beside it, its start written first
+    priority: int  # 0 to 9
+    due_us: int  # when it could have run at the earliest
+    lane: str | None = None  # the key whose jobs run one after another
+    flow: JobId | None = None  # the graph it is a node of
+    needs: tuple[tuple[str, int], ...] = ()  # how much of which resource it takes
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """The claims, and how long to wait before looking again (None: until somebody signals)."""
 
-    claims: tuple[Claim, ...]
-    wait_us: int | None = None
+    claims: tuple[Claim, ...]  # smallest rank first
+    wait_us: int | None = None  # 0: at once
 
 
 # ── settle ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,18 +148,18 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     `become` names the one that takes over the job's dependents. `queue` moves a dead job to another queue.
     """
 
-    id: JobId
-    fence: int
-    outcome: Outcome | None = Outcome.SUCCEEDED
-    transition: Transition = SUCCESS
-    result: bytes | None = None
-    failure: Failure | None = None
-    ran_us: int | None = None
-    keep_us: int | None = None
-    keep_result_us: int | None = None
-    queue: str | None = None
-    follow_ups: tuple[Job, ...] = ()
-    become: JobId | None = None
+    id: JobId  # of the job
+    fence: int  # of the claim
+    outcome: Outcome | None = Outcome.SUCCEEDED  # how the attempt went
+    transition: Transition = SUCCESS  # where the job goes from here, by `core.lifecycle.decide`
+    result: bytes | None = None  # what the function returned, sealed
+    failure: Failure | None = None  # the error as text
+    ran_us: int | None = None  # None: it did not run
+    keep_us: int | None = None  # of the record
+    keep_result_us: int | None = None  # of the result
+    queue: str | None = None  # only where it is dead
+    follow_ups: tuple[Job, ...] = ()  # jobs to insert
+    become: JobId | None = None  # id of a follow-up
 
 
 class Verdict(StrEnum):
@@ -174,33 +176,33 @@ class Verdict(StrEnum):
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of one worker since its last beat, added to the history."""
 
-    queue: str
-    task: str
-    name: str
-    n: int
+    queue: str  # where
+    task: str  # of which task
+    name: str  # what was counted
+    n: int  # how many more
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's record in the store. Its id is new at every start: reused names strand jobs for ever."""
 
-    worker: WorkerId
-    name: str = ""
-    host: str = ""
-    pid: int = 0
-    queues: tuple[str, ...] | None = None
+    worker: WorkerId  # its id
+    name: str = ""  # for people
+    host: str = ""  # where it runs
+    pid: int = 0  # its process there
+    queues: tuple[str, ...] | None = None  # those it claims from; None: all
     tasks: tuple[str, ...] | None = None
     """The tasks it knows; None: all, as for a worker that runs no user code."""
-    slots: int = 1
-    lease_us: int = 15_000_000
-    info: bytes = b""
+    slots: int = 1  # how many jobs it runs at once
+    lease_us: int = 15_000_000  # how long it may be silent, where a lease decides
+    info: bytes = b""  # more for people, as JSON
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """A renewal. Beat 0 announces the worker; a repeated beat adds its deltas once."""
 
-    card: Card
-    beat: int
-    deltas: tuple[Delta, ...] = ()
+    card: Card  # who it is
+    beat: int  # counts up from 0
+    deltas: tuple[Delta, ...] = ()  # what it counted since
     bye: bool = False
     """The worker ends and holds nothing: its card goes."""
 
@@ -208,11 +210,11 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """The store's answer to a beat. `gone`: the card was swept; take a new id, old fences still answer."""
 
-    gone: bool = False
-    now_us: int = 0
-    claims: int = 0
-    cancel: tuple[JobId, ...] = ()
-    command: bytes | None = None
+    gone: bool = False  # nothing else is said then
+    now_us: int = 0  # the store's clock
+    claims: int = 0  # how many jobs the store holds as running here
+    cancel: tuple[JobId, ...] = ()  # jobs to stop, at most 100
+    command: bytes | None = None  # the fact `worker/<id>`
 
 
 # ── note ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -221,11 +223,11 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """An append to a running job. `start` is written before a suspect runs; a step is kept under its key."""
 
-    id: JobId
-    fence: int
-    kind: Literal["start", "log", "progress", "step"]
-    data: bytes = b""
-    key: str = ""
+    id: JobId  # of the job
+    fence: int  # of the claim
+    kind: Literal["start", "log", "progress", "step"]  # what is appended
+    data: bytes = b""  # a line, the progress, or what a step gave
+    key: str = ""  # of a step
 
 
 # ── sweep ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,41 +239,41 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     On lease engines only a worker with one unbroken lease behind it may take others' jobs.
     """
 
-    worker: WorkerId | None = None
-    limit: int = BATCH
+    worker: WorkerId | None = None  # who sweeps
+    limit: int = BATCH  # how many records at most
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that a sweep found dead, as its card names it, and how many jobs it held then."""
 
-    worker: WorkerId
-    name: str
-    host: str
-    pid: int
-    jobs: int
+    worker: WorkerId  # its id
+    name: str  # for people
+    host: str  # where it ran
+    pid: int  # its process there
+    jobs: int  # how many jobs it held
 
 
 class Poisoned(msgspec.Struct, frozen=True, kw_only=True):
     """A job that a sweep called dead, because workers died each time it ran alone."""
 
-    id: JobId
-    task: str
-    crashes: int
+    id: JobId  # of the job
+    task: str  # which function
+    crashes: int  # how many deaths
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep did; `more` says that its bound was reached. A death is told once, by the sweep that saw it."""
 
-    workers: int = 0
-    lost: int = 0
-    chores: int = 0
-    due: int = 0
-    expired: int = 0
-    keys: int = 0
-    purged: int = 0
-    more: bool = False
-    deaths: tuple[Death, ...] = ()
-    poisoned: tuple[Poisoned, ...] = ()
+    workers: int = 0  # cards that went
+    lost: int = 0  # jobs taken back
+    chores: int = 0  # steps of chores done
+    due: int = 0  # jobs whose time has come
+    expired: int = 0  # jobs ended unstarted
+    keys: int = 0  # unique keys set free
+    purged: int = 0  # records past their time
+    more: bool = False  # sweep again
+    deaths: tuple[Death, ...] = ()  # at most 100
+    poisoned: tuple[Poisoned, ...] = ()  # at most 100
 
 
 # ── looking and steering ────────────────────────────────────────────────────────────────────────────────
@@ -283,28 +285,28 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     Order: ended states newest end first; otherwise the engine's own, stable under the cursor.
     """
 
-    state: State | None = None
-    queue: str | None = None
-    task: str | None = None
-    worker: WorkerId | None = None
-    lane: str | None = None
-    flow: JobId | None = None
-    fingerprint: str | None = None
-    tag: str | None = None
-    since_us: int | None = None
-    until_us: int | None = None
-    limit: int = BATCH
-    cursor: str | None = None
-    count: bool = False
+    state: State | None = None  # in this state
+    queue: str | None = None  # on this queue
+    task: str | None = None  # of this task
+    worker: WorkerId | None = None  # running at this worker
+    lane: str | None = None  # in this lane
+    flow: JobId | None = None  # nodes of this flow
+    fingerprint: str | None = None  # whose last error has this fingerprint
+    tag: str | None = None  # that bear this tag
+    since_us: int | None = None  # ended, or sent where they have not, at this time or later
+    until_us: int | None = None  # and before this time
+    limit: int = BATCH  # of jobs on a page
+    cursor: str | None = None  # where the page before stopped
+    count: bool = False  # count them, give none
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A page, or a count of what was looked at. `cursor` is None when everything has been seen."""
 
-    jobs: tuple[Job, ...] = ()
-    count: int = 0
-    cursor: str | None = None
-    scanned: int = 0
+    jobs: tuple[Job, ...] = ()  # without their larger parts
+    count: int = 0  # of this page
+    cursor: str | None = None  # where to go on
+    scanned: int = 0  # how many records were looked at
     back_to_us: int | None = None
     """The time of the oldest record looked at: how far back the search has come."""
 
@@ -312,34 +314,34 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 class Change(StrEnum):
     """What amend can do to a job."""
 
-    CANCEL = "cancel"
-    RETRY = "retry"
-    RUN_NOW = "run_now"
-    DELETE = "delete"
+    CANCEL = "cancel"  # end a job that waits; ask one that runs to stop
+    RETRY = "retry"  # let a dead, cancelled or expired job run again, from its first attempt
+    RUN_NOW = "run_now"  # a scheduled job is due now
+    DELETE = "delete"  # take a job away that does not run
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True):
     """A change to the jobs named, or to the next page of those a query finds."""
 
-    change: Change
-    ids: tuple[JobId, ...] = ()
-    query: Query | None = None
-    reason: str | None = None
+    change: Change  # what to do
+    ids: tuple[JobId, ...] = ()  # to these, at most 100
+    query: Query | None = None  # or to those it finds
+    reason: str | None = None  # of a cancel; kept with the job
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was left as it is, and why, in a sentence."""
 
-    id: JobId
-    why: str
+    id: JobId  # of the job
+    why: str  # for people
 
 
 class Amended(msgspec.Struct, frozen=True, kw_only=True):
     """What was changed; go on with the cursor until it is None."""
 
-    changed: tuple[JobId, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    cursor: str | None = None
+    changed: tuple[JobId, ...] = ()  # in the order given
+    refused: tuple[Refusal, ...] = ()  # the others
+    cursor: str | None = None  # of the query
 
 
 Span = Literal["minute", "hour", "day"]
@@ -351,60 +353,60 @@ HISTORY_KEPT: dict[Span, int] = {"minute": 360, "hour": 336, "day": 400}
 class TallyQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Counts now, and the history of one span since an instant where asked for."""
 
-    span: Span | None = None
-    since_us: int = 0
+    span: Span | None = None  # None: no history
+    since_us: int = 0  # the oldest bucket wanted
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of a task are in a state on a queue."""
 
-    queue: str
-    task: str
-    state: State
-    n: int
+    queue: str  # on which queue
+    task: str  # of which task
+    state: State  # in which state
+    n: int  # how many, never 0
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):
     """What workers counted under a name during one minute, hour or day."""
 
-    start_us: int
-    queue: str
-    task: str
-    name: str
-    n: int
+    start_us: int  # when it begins
+    queue: str  # on which queue
+    task: str  # of which task
+    name: str  # what was counted
+    n: int  # how many
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Kept counters; they may lag a second."""
 
-    counts: tuple[Count, ...] = ()
-    buckets: tuple[Bucket, ...] = ()
-    cards: tuple[Card, ...] = ()
+    counts: tuple[Count, ...] = ()  # now
+    buckets: tuple[Bucket, ...] = ()  # the history that was asked for
+    cards: tuple[Card, ...] = ()  # of the workers that live
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """A small shared value. Its version grows with every write."""
 
-    key: str
-    value: bytes
-    version: int
-    expires_us: int | None = None
+    key: str  # a path of names
+    value: bytes  # what was written
+    version: int  # of this write
+    expires_us: int | None = None  # when it is gone
 
 
 class Put(msgspec.Struct, frozen=True, kw_only=True):
     """A write. `expect`: None whatever is there, 0 nothing may be there, n exactly that version."""
 
-    key: str
-    value: bytes | None
-    expect: int | None = None
-    ttl_us: int | None = None
+    key: str  # a path of names
+    value: bytes | None  # None: delete it
+    expect: int | None = None  # compare before writing
+    ttl_us: int | None = None  # how long it stays; None: for good
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the write was done, and the version that is there now (0: none)."""
 
-    done: bool
-    version: int
+    done: bool  # whether what was expected was there
+    version: int  # now
 
 
 class Part(StrEnum):
@@ -424,17 +426,17 @@ ALL_PARTS = frozenset(Part)
 class Interest(msgspec.Struct, frozen=True, kw_only=True):
     """What a listener waits for: work on queues (None: any; (): none), ends of jobs, orders to a worker."""
 
-    queues: tuple[str, ...] | None = ()
-    ends: frozenset[JobId] = frozenset()
-    worker: WorkerId | None = None
+    queues: tuple[str, ...] | None = ()  # where there is work
+    ends: frozenset[JobId] = frozenset()  # any of these jobs
+    worker: WorkerId | None = None  # for whom orders are
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):
     """Only ever a hint: losing one costs at most a second."""
 
-    kind: Literal["work", "end", "order", "closed"]
-    queue: str | None = None
-    id: JobId | None = None
+    kind: Literal["work", "end", "order", "closed"]  # what happened
+    queue: str | None = None  # where there is work
+    id: JobId | None = None  # of the job that ended, or the worker that has an order
 
 
 class Engine(Protocol):
