@@ -11,13 +11,11 @@ from typing import Any, Self
 
 from windlass.app.app import App
 from windlass.app.context import current
-from windlass.app.endings import Duration
-from windlass.app.options import refuse_unknown
 from windlass.core.clock import Clock, SystemClock
-from windlass.core.durations import SECOND_US, to_us
+from windlass.core.durations import SECOND_US, Duration, to_us
 from windlass.core.errors import BadValue, WouldBlock, WrongPool
 from windlass.core.ids import show_id
-from windlass.core.names import check_name, near_miss
+from windlass.core.names import check_name, near_miss, refuse_unknown
 from windlass.worker.crew import Crew, Kind
 
 KINDS: tuple[Kind, ...] = ("auto", "solo", "threads", "aio")
