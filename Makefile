@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/.cache/pyright
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format soak bars mutants dist clean
+.PHONY: help venv test check format soak bars mutants site dist clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -78,11 +78,14 @@ bars: $(STAMP) ## run the benchmarks of bench/bars.toml: measured, bar, pass
 mutants: $(STAMP) ## put each known bug back and show that the suite catches it
 	@$(BIN)/python -m tests.mutants
 
+site: $(STAMP) ## build the documentation into site/; a broken link fails it
+	@$(BIN)/zensical build --strict --config-file mkdocs.yml
+
 dist: $(STAMP) ## build wheel and sdist into dist/ and check what they hold
 	@rm -rf dist && mkdir -p .cache
 	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/build.log 2>&1 || { cat .cache/build.log; exit 1; }
 	@$(BIN)/python scripts/check_dist.py dist
 
 clean: ## remove everything make has made, .venv included
-	@rm -rf .venv .cache dist .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .cache dist site .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,16 +1,15 @@
-"""Run every Python block of README.md and docs/**/*.md, so that what is shown works.
+"""Run every Python block and type every command of README.md and docs/**/*.md, so that what is shown works.
 
     python scripts/check_docs.py [file.md ...]
 
 The `python` blocks of one file are one program: they run in order, in one fresh process, in an empty
-temporary folder. A traceback shows the line number in the Markdown file. A block whose info string is
-`python output` shows code that is not meant to run and is skipped; blocks of other languages (text,
-console, sql, mermaid, ...) are not run. A block must name its language, and Python is spelled `python`:
-a misspelt tag would silently take a block out of the check.
+temporary folder. A traceback shows the line number in the Markdown file. `console` blocks are typed
+(scripts/walk_docs.py). What is not meant to run is tagged as such: `python title="not run"`, `console
+title="not run"`, or a language that nothing runs (text, mermaid, toml, json, sql). Any other tag is refused: a
+misspelt one would silently take a block out of the check.
 
 A `python` block whose first line is a file's name (`# tasks.py`) is that file: it is put into the folder before the
-program starts, so that other blocks can import it. A second block of that name goes on with it. What such pages tell
-the reader to type is run by tests/docs/test_walks.py, in processes of their own.
+program starts, so that other blocks can import it. A second block of that name goes on with it.
 """
 
 from __future__ import annotations
@@ -20,13 +19,20 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+if __package__ is None:  # called by its path
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.walk_docs import NotAsShown, Walk
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`]*?)[ \t]*$")
 FILE = re.compile(r"# (?P<name>\w+\.py)")
-SPELLED_OTHERWISE = {"py", "py3", "python3", "pycon", "ipython", "Python"}
+RUN = {"python", "console"}
+OUTPUT = {'python title="not run"', 'console title="not run"', "text", "mermaid", "toml", "json", "sql"}
 TIMEOUT_S = 120
 
 
@@ -67,16 +73,11 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def is_run(block: Block) -> bool:
-    """Tell whether a block is to be run; refuse an info string that leaves it open."""
-    words = block.info.split()
-    if not words:
-        raise BadMarkdown(f"line {block.line - 1}: say what this block is, for example ```text")
-    if words[0] in SPELLED_OTHERWISE:
-        raise BadMarkdown(f"line {block.line - 1}: write ```python instead of ```{words[0]}")
-    if words[0] == "python" and words[1:] not in ([], ["output"]):
-        raise BadMarkdown(f"line {block.line - 1}: only ```python and ```python output are known")
-    return words == ["python"]
+def is_run(block: Block, kind: str = "python") -> bool:
+    """Tell whether a block is to be run as that; refuse an info string that leaves it open."""
+    if block.info not in RUN | OUTPUT:
+        raise BadMarkdown(f"line {block.line - 1}: ```{block.info} is none of: {', '.join(sorted(RUN | OUTPUT))}")
+    return block.info == kind
 
 
 def file_name(block: Block) -> str | None:
@@ -133,28 +134,65 @@ def run(source: str, name: str, beside: dict[str, str]) -> str:
     return "" if done.returncode == 0 else (done.stdout.strip() or f"exit status {done.returncode}")
 
 
+def walk(found: list[Block]) -> str:
+    """Type what a page tells to type; return what went otherwise than it shows, else an empty string."""
+    with tempfile.TemporaryDirectory(prefix="windlass-docs-") as folder:
+        reader = Walk(Path(folder))
+        try:
+            try:
+                for block in found:
+                    name = file_name(block) if is_run(block) else None
+                    if name is not None:
+                        reader.put(name, block)
+                    elif is_run(block, "console"):
+                        reader.type_all(block)
+                    elif block.info == "text":
+                        reader.look(block)
+            finally:
+                reader.stop()
+        except (NotAsShown, subprocess.TimeoutExpired) as error:
+            return str(error)
+    return ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What became of one file."""
+
+    blocks: int = 0
+    programs: int = 0
+    consoles: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def check(path: Path) -> Page:
+    """Run what a page shows."""
+    name = os.path.relpath(path, ROOT)
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = blocks(text)
+        chosen = [block for block in found if is_run(block)]
+        beside = files(chosen)
+    except (OSError, BadMarkdown) as error:
+        return Page(problems=(f"{name}: {error}",))
+    consoles = sum(is_run(block, "console") for block in found)
+    problems = [run(program(text, chosen), name, beside) if chosen else "", walk(found) if consoles else ""]
+    return Page(len(found), len(chosen), consoles, tuple(f"{name}: {problem}" for problem in problems if problem))
+
+
 def main(paths: list[Path]) -> int:
     """Print every failure and, last, how many blocks there are, were run and were skipped."""
-    total = ran = failures = 0
-    for path in paths:
-        name = os.path.relpath(path, ROOT)
-        try:
-            text = path.read_text(encoding="utf-8")
-            found = blocks(text)
-            chosen = [block for block in found if is_run(block)]
-            beside = files(chosen)
-        except (OSError, BadMarkdown) as error:
-            print(f"{name}: {error}")
-            failures += 1
-            continue
-        total += len(found)
-        ran += len(chosen)
-        problem = run(program(text, chosen), name, beside) if chosen else ""
-        if problem:
-            print(f"{name}: {problem}")
-            failures += 1
-    counts = f"{total} blocks, {ran} run, {total - ran} skipped"
-    print(f"docs: {len(paths)} files, {counts}, {failures} files failed")
+    with ThreadPoolExecutor(os.cpu_count() or 2) as threads:
+        pages = list(threads.map(check, paths))
+    for problem in (problem for page in pages for problem in page.problems):
+        print(problem)
+    total, programs, consoles = (
+        sum(numbers) for numbers in zip(*((page.blocks, page.programs, page.consoles) for page in pages), strict=True)
+    )
+    failures = sum(bool(page.problems) for page in pages)
+    output = total - programs - consoles
+    ran = f"{programs + consoles} run ({programs} of Python, {consoles} typed), {output} tagged as output, 0 skipped"
+    print(f"docs: {len(paths)} files, {total} blocks, {ran}, {failures} files failed")
     return 1 if failures else 0
 
 
