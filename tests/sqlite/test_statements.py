@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.sqlite.rig import outside
+from windlass.engines.protocol import BATCH
 from windlass.engines.sqlite import SqliteEngine, rows
-from windlass.engines.sqlite.statements import FOLDER, sql
+from windlass.engines.sqlite.statements import FOLDER, repeated, sql
 
 NAMES = sorted(file.stem for file in (FOLDER / "sql").glob("*.sql"))
 
@@ -101,9 +102,8 @@ def test_statements_that_give_a_whole_row_give_its_columns_in_order() -> None:
         assert columns.startswith(rows.COLUMNS), name
 
 
-def plan(path: Path, name: str) -> list[str]:
+def plan(path: Path, statement: str) -> list[str]:
     """How SQLite goes about the statement."""
-    statement = sql(name)
     most = max([statement.count("?") if "?1" not in statement else 0, *map(int, re.findall(r"\?(\d+)", statement))])
     with outside(path) as connection:
         return [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", (1,) * most)]
@@ -112,7 +112,7 @@ def plan(path: Path, name: str) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_statement_walks_through_all_jobs(engine: SqliteEngine, path: Path, name: str) -> None:
     """`SCAN job` without an index, or a walk along the row numbers, costs more with every finished job."""
-    steps = plan(path, name)
+    steps = plan(path, sql(name))
     assert not [step for step in steps if re.fullmatch(r"SCAN job", step)], steps
     if name != "search_all":
         assert not [step for step in steps if "PRIMARY KEY (rowid<?)" in step or "KEY (rowid>?)" in step], steps
@@ -122,8 +122,14 @@ def test_no_statement_walks_through_all_jobs(engine: SqliteEngine, path: Path, n
 
 @pytest.mark.parametrize("name", sorted(HOT))
 def test_a_hot_statement_finds_its_jobs_by_its_index(engine: SqliteEngine, path: Path, name: str) -> None:
-    steps = [step for step in plan(path, name) if re.match(r"(SCAN|SEARCH) job\b", step)]
+    steps = [step for step in plan(path, sql(name)) if re.match(r"(SCAN|SEARCH) job\b", step)]
     assert [step for step in steps if step.endswith(HOT[name])] == steps != [], steps
+
+
+def test_the_ends_of_a_whole_batch_are_found_by_their_ids(engine: SqliteEngine, path: Path) -> None:
+    """SQLite may go through what runs, or through all jobs, instead, and look each one up among the ends."""
+    steps = [step for step in plan(path, repeated(sql("settle_success"), BATCH)) if re.search(r"\bjob\b", step)]
+    assert steps == ["SEARCH job USING INDEX job_id (id=?)"]
 
 
 def test_every_statement_that_looks_for_jobs_is_listed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 from windlass.core.errors import UnknownParent
 from windlass.core.ids import JobId, show_id
@@ -14,12 +13,10 @@ from windlass.engines.protocol import BATCH, Receipt
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import READY, Admission, stream_id
 from windlass.engines.sqlite.connection import Database
-from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.statements import repeated, sql
 from windlass.engines.sqlite.tx import Tx
 
 PLAIN = sql("insert_plain")
-VALUES = "(?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-"""The values of one job in that statement."""
 KNOWN = sql("job_known")
 
 
@@ -97,7 +94,7 @@ def _insert_plain(tx: Tx, jobs: Sequence[Job], step_us: int) -> list[Receipt]:
             stream = streams[request.queue] = stream_id(tx, request.queue, "", "", "", 0)
         tx.seq += 1
         values += _columns(request, tx.seq, stream, rank(tx.next_order(), request.priority, step_us), now_us)
-    tx.run(_many(len(jobs)), values)
+    tx.run(repeated(PLAIN, len(jobs)), values)
     known: set[int] = set()
     if tx.connection.changes() != len(jobs):
         # Some were here: those are the ones whose id leads to another number than the one just given out.
@@ -114,13 +111,6 @@ def _insert_plain(tx: Tx, jobs: Sequence[Job], step_us: int) -> list[Receipt]:
         tx.woken.add(request.queue)
         receipts.append(Receipt(id=request.id))
     return receipts
-
-
-@cache
-def _many(count: int) -> str:
-    """The statement for so many jobs at once."""
-    head, row, tail = PLAIN.partition(VALUES)
-    return head + ", ".join([row] * count) + tail
 
 
 def _columns(request: Request, seq: int, stream: int, rank_: int, now_us: int) -> tuple[object, ...]:

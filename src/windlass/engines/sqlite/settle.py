@@ -1,6 +1,7 @@
 """settle and note: every write in the name of a claim, refused when its fence is stale.
 
-A first-try success is one statement. Everything else loads the row, changes it and saves it whole.
+First-try successes are one statement, all those of a batch together: SQLite pays for the rows it returns by statement,
+not by row. Everything else loads the row, changes it and saves it whole.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from itertools import groupby
 
 import msgspec
 
-from windlass.core.ids import JobId
 from windlass.core.job import Attempt, Outcome, State
 from windlass.core.lifecycle import heed_cancel
 from windlass.core.limits import Limits
@@ -21,10 +21,11 @@ from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import RUNNING, Admission
 from windlass.engines.sqlite.insert import check_parents
 from windlass.engines.sqlite.rows import Row, encode_failure
-from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.statements import repeated, sql
 from windlass.engines.sqlite.tx import Tx
 
 SUCCESS, FENCE = sql("settle_success"), sql("fence_read")
+WIDTH = SUCCESS.count("?")
 SUCCEEDED = State.SUCCEEDED.value
 ENDS = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 
@@ -78,42 +79,54 @@ def _verdict(state: str, current: int, settled: int, fence: int) -> Verdict:
 
 def _succeed(admission: Admission, settlements: list[Settlement]) -> list[Verdict]:
     """The short way of first-try successes; what the statement does not match goes the long way."""
-    tx, now_us = admission.tx, admission.tx.now_us
-    keep_result_us, keep_succeeded_us = admission.limits.keep_result_us, admission.limits.keep_succeeded_us
-    values: list[tuple[object, ...]] = []
-    for settlement in settlements:
-        kept_us, keep_us, ran_us = settlement.keep_result_us, settlement.keep_us, settlement.ran_us
-        until_us = now_us + (keep_result_us if kept_us is None else kept_us) if settlement.result is not None else 0
-        started_us = None if ran_us is None else now_us - ran_us
-        keep_us = keep_succeeded_us if keep_us is None else keep_us
-        values.append((settlement.id, settlement.fence, now_us, started_us, settlement.result, until_us, keep_us))
+    if len({settlement.id for settlement in settlements}) < len(settlements):
+        # A job twice in one batch: the second end has to see the first.
+        return [_settle(admission, settlement) for settlement in settlements]
+    tx = admission.tx
+    ended = {columns[0]: columns for columns in tx.run(*_ends(admission, settlements)).fetchall()}
     edges = tx.run(sql("edge_some")).fetchone() is not None
-    done: set[tuple[JobId, int]] = set()
-    after: list[tuple[JobId, str | None, JobId | None, JobId | None]] = []
-    for job_id, fence, queue, task, stream, lane, flow, heir_of in tx.connection.executemany(
-        SUCCESS, values
-    ).fetchall():
-        done.add((job_id, fence))
+    verdicts: list[Verdict] = []
+    for settlement in settlements:
+        found = ended.get(settlement.id)
+        if found is None:
+            verdicts.append(_settle(admission, settlement))
+            continue
+        job_id, queue, task, stream, lane, flow, heir_of = found
         tx.streams[stream][1] -= 1
         tx.counts[queue, task, RUNNING] -= 1
         tx.counts[queue, task, SUCCEEDED] += 1
-        if lane is None and flow is None and not edges:
-            tx.ends.append(job_id)
-        else:
-            after.append((job_id, lane, flow, heir_of))
-    for job_id, lane, flow, heir_of in after:
         if lane is not None:
             admission.free_place(lane)
-        admission.ended(job_id, flow, heir_of or job_id, SUCCEEDED)
-    verdicts: list[Verdict] = []
-    for settlement in settlements:
-        if (settlement.id, settlement.fence) in done:
-            # The same settlement twice in one batch: the second one has arrived before.
-            done.discard((settlement.id, settlement.fence))
-            verdicts.append(Verdict.ACCEPTED)
+        if flow is not None or edges:
+            admission.ended(job_id, flow, heir_of or job_id, SUCCEEDED)
         else:
-            verdicts.append(_settle(admission, settlement))
+            tx.ends.append(job_id)
+        verdicts.append(Verdict.ACCEPTED)
     return verdicts
+
+
+def _ends(admission: Admission, settlements: list[Settlement]) -> tuple[str, list[object]]:
+    """The statement that ends these jobs, and its values.
+
+    It is made for a few numbers of jobs only, and filled up: what SQLite keeps of it takes 140 kB for a hundred jobs.
+    """
+    now_us, limits = admission.tx.now_us, admission.limits
+    values: list[object] = []
+    for settlement in settlements:
+        kept_us, keep_us, ran_us = settlement.keep_result_us, settlement.keep_us, settlement.ran_us
+        values += (
+            settlement.id,
+            settlement.fence,
+            None if ran_us is None else now_us - ran_us,
+            now_us,
+            settlement.result,
+            0 if settlement.result is None else now_us + (limits.keep_result_us if kept_us is None else kept_us),
+            limits.keep_succeeded_us if keep_us is None else keep_us,
+        )
+    count = len(settlements)
+    places = min(1 << (count - 1).bit_length(), BATCH)
+    values += [None] * (WIDTH * (places - count))
+    return repeated(SUCCESS, places), values
 
 
 def _apply(admission: Admission, row: Row, settlement: Settlement) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,16 @@ def sql(name: str) -> str:
     """The statement of that name, without its head: the text is the key of SQLite's statement cache."""
     lines = (FOLDER / "sql" / f"{name}.sql").read_text().splitlines()
     return "\n".join(line for line in lines if not line.startswith("--")).strip()
+
+
+@cache
+def repeated(statement: str, count: int) -> str:
+    """The statement with its row of values so many times, for so many at once."""
+    head, row, tail = _VALUES.split(statement, maxsplit=1)
+    return f"{head}{', '.join([row] * count)}{tail}"
+
+
+_VALUES = re.compile(r"(?<=VALUES )(\([^)]*\))")
 
 
 def migrations() -> list[tuple[int, str]]:

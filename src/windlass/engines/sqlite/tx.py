@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.rank import next_order
 from windlass.engines.protocol import Hint
 from windlass.engines.sqlite.connection import Database
-from windlass.engines.sqlite.statements import sql
+from windlass.engines.sqlite.statements import repeated, sql
 
 BOOK_ADD = sql("book_add")
-VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
-WIDTH = VALUES.count("?")
+WIDTH = BOOK_ADD.count("?")
 """The values of one counter in that statement."""
-
-
-@cache
-def _many(count: int) -> str:
-    """The statement for so many counters at once."""
-    head, row, tail = BOOK_ADD.partition(VALUES)
-    return head + ", ".join([row] * count) + tail
 
 
 class Counters:
@@ -56,7 +47,7 @@ class Counters:
             if n:
                 rows += (2, 0, queue, task, state, n, 0, 0, 0)
         if rows:
-            connection.execute(_many(len(rows) // WIDTH), rows)
+            connection.execute(repeated(BOOK_ADD, len(rows) // WIDTH), rows)
         self.streams.clear()
         self.counts.clear()
 

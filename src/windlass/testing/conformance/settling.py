@@ -168,6 +168,22 @@ class Settling:
         settlement = Settlement(id=claim.id, fence=claim.fence)
         assert harness.settle(settlement, settlement) == [Verdict.ACCEPTED, Verdict.ALREADY]
 
+    def test_of_two_ends_of_one_claim_in_a_batch_the_first_counts(self, harness: Harness) -> None:
+        claim = harness.running()
+        first, second = (Settlement(id=claim.id, fence=claim.fence, result=result) for result in (b"1", b"2"))
+        assert harness.settle(first, second) == [Verdict.ACCEPTED, Verdict.ALREADY]
+        assert harness.job(claim.id).result == b"1"
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 33, 65, BATCH, BATCH + 3])
+    def test_a_batch_of_any_size_gives_each_job_its_own_end(self, harness: Harness, size: int) -> None:
+        harness.send_many(size)
+        claims = harness.claim_all(harness.hand())
+        ends = [Settlement(id=claim.id, fence=claim.fence, result=b"%d" % n) for n, claim in enumerate(claims)]
+        stale = Settlement(id=claims[0].id, fence=claims[0].fence - 1, result=b"late")
+        assert harness.settle(stale, *ends[1:]) == [Verdict.STALE, *[Verdict.ACCEPTED] * (size - 1)]
+        assert [harness.job(claim.id).result for claim in claims] == [None, *[end.result for end in ends[1:]]]
+        assert harness.state(claims[0].id) is State.RUNNING
+
     def test_a_give_back_sent_twice_is_one(self, harness: Harness) -> None:
         claim = harness.running()
         assert harness.give_back(claim) is Verdict.ACCEPTED
