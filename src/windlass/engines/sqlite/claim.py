@@ -45,6 +45,7 @@ def _rule(key: str, value: bytes) -> Gate:
         return Gate(paused=True)
 
 
+_encode = msgspec.json.Encoder().encode
 _card_of = msgspec.json.Decoder(Card).decode
 
 
@@ -56,14 +57,20 @@ def tasks_of(card: bytes) -> frozenset[str] | None:
 
 
 class Head:
-    """A ready job at the front of a stream."""
+    """A ready job at the front of a stream, with its columns as claim_heads gives them."""
 
-    __slots__ = ("seq", "stream", "task")
+    __slots__ = ("columns", "key_clears", "seq", "stream")
 
-    def __init__(self, seq: int, stream: int, task: str) -> None:
-        self.seq = seq
+    def __init__(self, stream: int, columns: tuple[Any, ...]) -> None:
         self.stream = stream
-        self.task = task
+        self.columns = columns
+        self.seq: int = columns[16]
+        self.key_clears: str | None = columns[18]
+
+    @property
+    def due_us(self) -> int:
+        """Since when it waits."""
+        return self.columns[11]
 
 
 def claim(tx: Tx, order: Order, limits: Limits, *, leased: bool) -> Claims:
@@ -129,7 +136,7 @@ def _take(admission: Admission, order: Order, tasks: frozenset[str] | None) -> t
     limit = 1 if order.suspects else min(order.limit, BATCH)
     budget = Budget(limit, gates.places(streams.values()), order.free, order.total)
     bound_us = aging_bound_us(admission.limits.aging_step_us)
-    taken = pick(candidates, budget, tx.now_us - bound_us, lambda head: _due_us(tx, head))
+    taken = pick(candidates, budget, tx.now_us - bound_us, lambda head: head.due_us)
     claims = _mark(admission, taken, order)
     for head in taken:
         streams[head.stream].ready -= 1
@@ -208,7 +215,8 @@ def _heads(
 ) -> Iterator[tuple[int, Head]]:
     """The jobs this worker can run. What has expired, or is of a task it does not want, is left for `_set_aside`."""
     left = BATCH
-    for rank, seq, task, expires_us in tx.run(HEADS, (stream,)):
+    for columns in tx.run(HEADS, (stream, tx.now_us)):
+        task, rank, seq, expires_us = columns[2], columns[15], columns[16], columns[17]
         expired = expires_us is not None and expires_us <= tx.now_us
         if expired or (tasks is not None and task not in tasks):
             late.append((expired, seq))
@@ -216,14 +224,7 @@ def _heads(
             if not left:
                 return
         else:
-            yield rank, Head(seq, stream, task)
-
-
-def _due_us(tx: Tx, head: Head) -> int:
-    """Since when a job waits; asked only of big ones that do not fit now."""
-    row = rows.by_seq(tx.connection, head.seq)
-    assert row is not None
-    return row.due_us
+            yield rank, Head(stream, columns)
 
 
 def _set_aside(admission: Admission, late: list[tuple[bool, int]]) -> bool:
@@ -247,21 +248,23 @@ def _set_aside(admission: Admission, late: list[tuple[bool, int]]) -> bool:
 def _mark(admission: Admission, taken: list[Head], order: Order) -> list[Claim]:
     """Takes the jobs; a damaged record is set aside as dead, reported, and the queue goes on."""
     tx = admission.tx
-    values = [(head.seq, order.worker, order.ticket, tx.now_us) for head in taken]
     claims: list[Claim] = []
     damaged: list[int] = []
-    for head, columns in zip(taken, tx.connection.executemany(TAKE, values).fetchall(), strict=True):
-        stream, queue = tx.streams[head.stream], columns[3]
+    if taken:
+        tx.run(TAKE, (_encode([head.seq for head in taken]), order.worker, order.ticket, tx.now_us))
+    for head in taken:
+        task, queue = head.columns[2], head.columns[3]
+        stream = tx.streams[head.stream]
         stream[0] -= 1
         stream[1] += 1
-        tx.counts[queue, head.task, READY] -= 1
-        tx.counts[queue, head.task, RUNNING] += 1
-        if columns[15] == "start":
+        tx.counts[queue, task, READY] -= 1
+        tx.counts[queue, task, RUNNING] += 1
+        if head.key_clears == "start":
             tx.run(sql("key_clear"), (head.seq,))
         try:
-            claims.append(_shown(columns))
+            claims.append(_shown(head.columns))
         except msgspec.DecodeError as error:
-            log.warning("Job %s is damaged (%s) and was set aside as dead.", show_id(columns[0]), error)
+            log.warning("Job %s is damaged (%s) and was set aside as dead.", show_id(head.columns[0]), error)
             damaged.append(head.seq)
     for seq in damaged:
         row = rows.by_seq(tx.connection, seq)
