@@ -3,10 +3,10 @@
 A commit costs a sync of the disk, so commits are shared: whoever leads the line (line.py) waits for the gate, takes
 everybody who stands in line by then, and runs them all in one transaction. While the disk syncs, the next group forms.
 
-An operation runs inside a savepoint of its own, so that one that is refused takes nothing of its neighbours with it.
-Plain inserts run without one and share one flush of the counters; should one of them fail all the same, the group is
-rolled back and run again with savepoints. An answer is given only after COMMIT has returned and the -wal it went to is
-still the one on the disk.
+One that is refused takes nothing of its neighbours with it. Refusals are rare, and a savepoint for each operation costs
+SQLite a copy of every page it changes; so a group runs without them, and one in which somebody is refused is rolled back
+and run again, now with savepoints. An answer is given only after COMMIT has returned and the -wal it went to is still
+the one on the disk.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Ring = Callable[[Iterable[Hint]], None]
 
 
 class Upset(Exception):
-    """Inserts that went in together failed: the group has to run again, each with a savepoint of its own."""
+    """An operation of a group was refused: the group has to run again, each with a savepoint of its own."""
 
 
 class Committer:
@@ -210,7 +210,7 @@ class Committer:
             for operation in group:
                 if careful or operation.plain is None:
                     own = Tx(connection, counters, now_us, tx.seq, tx.order, commits + 1)
-                    if self._run(operation, own, alone=alone):
+                    if self._run(operation, own, alone=alone, careful=careful):
                         tx.seq, tx.order, idle = own.seq, own.order, idle and own.idle
         if idle:
             counters.forget()
@@ -236,12 +236,12 @@ class Committer:
             start = stop
         operations[0].tx = tx  # one tells for all
 
-    def _run(self, operation: Operation[object], tx: Tx, *, alone: bool) -> bool:
+    def _run(self, operation: Operation[object], tx: Tx, *, alone: bool, careful: bool) -> bool:
         """One operation; a refusal undoes it and only it."""
-        operation.error = None
-        savepoint = not alone
+        operation.error, operation.tx = None, None
+        savepoint = careful and not alone
+        tx.flush()  # it sees what those before it changed
         if savepoint:
-            tx.flush()
             tx.run("SAVEPOINT operation")
         try:
             operation.result = operation.work(tx)
@@ -251,6 +251,8 @@ class Committer:
             refused = isinstance(error, REFUSALS)
             if isinstance(error, apsw.Error) and not refused:
                 raise
+            if not alone and not careful:
+                raise Upset from error
             operation.error = _refusal(error) if refused else error
             if alone:
                 raise operation.error from error
