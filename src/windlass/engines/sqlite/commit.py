@@ -4,9 +4,9 @@ A commit costs a sync of the disk, so commits are shared: whoever leads the line
 everybody who stands in line by then, and runs them all in one transaction. While the disk syncs, the next group forms.
 
 One that is refused takes nothing of its neighbours with it. Refusals are rare, and a savepoint for each operation costs
-SQLite a copy of every page it changes; so a group runs without them, and one in which somebody is refused is rolled back
-and run again, now with savepoints. An answer is given only after COMMIT has returned and the -wal it went to is still
-the one on the disk.
+SQLite a copy of every page it changes; so a group runs without them, and one in which somebody is refused is rolled
+back and run again, now with savepoints. An answer is given only after COMMIT has returned and the -wal it went to is
+still the one on the disk.
 """
 
 from __future__ import annotations
