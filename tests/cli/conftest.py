@@ -1,8 +1,14 @@
-"""A folder with an app in it, and `windlass` typed there as a person would."""
+"""A folder with an app in it, and `windlass` typed there as a person would: in processes, on a terminal, or here.
+
+`shell` starts a process per command, which costs a third of a second. `typed` calls the same `main` in this process, on
+the store of `app`, where a process is not the point.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -10,10 +16,13 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.soak.waiting import wait_for
+from windlass import App
+from windlass.cli.main import main
 
 TASKS = """
 import time
@@ -79,6 +88,27 @@ class Shell:
         assert not done.stdout, "what is refused prints nothing"
         return " ".join(done.stderr.split())
 
+    def on_terminal(self, *words: str, answer: str = "", width: int = 100, code: int = 0) -> str:
+        """What a terminal gets to see of a command, its bytes as they are; `answer` is typed beforehand."""
+        ours, theirs = pty.openpty()
+        environ = {**self.environ, "COLUMNS": str(width), "TERM": "xterm-256color"}
+        process = subprocess.Popen(
+            self.command(*words), cwd=self.folder, env=environ, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        if answer:
+            os.write(ours, answer.encode())
+        seen = bytearray()
+        try:
+            while piece := os.read(ours, 65_536):
+                seen += piece
+        except OSError:
+            pass  # the other side has been closed
+        finally:
+            os.close(ours)
+        assert process.wait(60) == code, seen
+        return seen.decode()
+
     @staticmethod
     def command(*words: str) -> list[str]:
         return [str(Path(sys.executable).parent / "windlass"), *words]
@@ -132,3 +162,62 @@ class Running:
 def shell(tmp_path: Path) -> Shell:
     (tmp_path / "tasks.py").write_text(TASKS)
     return Shell(tmp_path)
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """A table as it is on a pipe: a line of heads, then columns apart by tabs."""
+        heads, *lines = [line.split("\t") for line in self.out.splitlines()]
+        return [dict(zip(heads, line, strict=True)) for line in lines]
+
+
+class Typed:
+    """`windlass` typed in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *words: str, code: int = 0) -> Done:
+        """Types a command, and sees that it ends with that code."""
+        self._monkeypatch.setattr(sys, "argv", ["windlass", *words])
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = self._capsys.readouterr()
+        done = Done(int(str(ended.value.code)), shown.out, shown.err)
+        assert done.code == code, (words, done)
+        return done
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        """What a command prints for programs: one JSON value, and nothing else."""
+        return json.loads(self(*words, "--json", code=code).out)
+
+    def refused(self, *words: str, code: int) -> str:
+        """What a command says that is refused, on one line."""
+        done = self(*words, code=code)
+        assert not done.out, "what is refused prints nothing"
+        return " ".join(done.err.split())
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[App]:
+    """An app on the store that commands find in this folder."""
+    for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    with App("sqlite:///windlass.db") as app:
+        yield app
+
+
+@pytest.fixture
+def typed(app: App, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    app.engine.open()  # commands read a store, they do not make one
+    return Typed(monkeypatch, capsys)

@@ -24,6 +24,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "call": ("sending:call", "Send one job, and wait for its result if asked to."),
     "send": ("sending:send", "Send many jobs of one task, a line of JSON each."),
     "result": ("sending:result", "Show what came of a job."),
+    "jobs": ("jobs:jobs", "Look at jobs, and cancel, retry or delete them."),
+    "dead": ("dead:dead", "Dead jobs by their errors: look, retry, purge."),
+    "queues": ("queues:queues", "Look at queues, pause, resume or purge them."),
+    "inspect": ("inspection:inspect", "What workers do and know."),
+    "status": ("status:status", "How everything is, once or until Ctrl-C."),
 }
 """Each command with its home and its line in the list, so that the list needs no command's code."""
 
@@ -31,6 +36,8 @@ EXAMPLES = """\b
 Examples:
   windlass worker tasks.py            run the jobs of the app in tasks.py
   windlass call tasks.add 2 3 --wait  send a job and print its result
+  windlass status --watch             how everything is, until Ctrl-C
+  windlass dead list                  what died, by error
 """
 
 

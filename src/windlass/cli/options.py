@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from windlass.app.app import App
+    from windlass.core.settings import Settings
     from windlass.engines.protocol import Engine
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,20 +60,43 @@ def _is_number(value: Any) -> bool:
 DURATION = DurationType()
 
 
+class Store(NamedTuple):
+    """An open store, and the settings that say what is a secret and how long things are kept."""
+
+    engine: Engine
+    settings: Settings
+    app: App | None
+
+
+def store_options(function: F) -> F:
+    """The options of whoever looks into a store: which one, and for whom it is shown."""
+    return app_option(url_option(json_option(function)))
+
+
 @contextmanager
-def store(url: str | None) -> Generator[Engine]:
-    """The store that is named or set, open. Reading a store must not make one: a file that is not there is an error."""
+def store(name: str | None, url: str | None) -> Generator[Store]:
+    """The store that is named or set, or the app's. Reading must not make one: a file that is not there is an error."""
     from windlass.core.settings import load
     from windlass.engines.connect import connect
 
-    settings = load({"url": url}).settings
+    app = None if name is None or _outvoted(url) else load_app(name)
+    settings = load({"url": url}).settings if app is None else app.settings
     engine = connect(settings.url, settings)
     _refuse_to_make(settings.url)
     engine.open()
     try:
-        yield engine
+        yield Store(engine, settings, app)
     finally:
         engine.close()
+
+
+def _outvoted(url: str | None) -> bool:
+    """Whether a URL was typed where the app comes from the environment only."""
+    if url is None:
+        return False
+    if click.get_current_context().get_parameter_source("name") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("An app brings its store along: give --app or --url, not both.")
+    return True
 
 
 def _refuse_to_make(url: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.editing import value_of
 from windlass.cli.options import DURATION, an_app, app_option, json_option, url_option
 from windlass.cli.output import put, put_json, say
 
@@ -114,19 +115,12 @@ def _arguments(words: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
     for word in words:
         name, sign, value = word.partition("=")
         if sign and name.isidentifier():
-            kwargs[name] = _value(value)
+            kwargs[name] = value_of(value)
         elif kwargs:
             raise click.UsageError(f"{word!a} follows an argument by name. Give those by position first.")
         else:
-            args.append(_value(word))
+            args.append(value_of(word))
     return args, kwargs
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _lines(source: Any) -> Iterator[Any]:

@@ -94,6 +94,12 @@ def show(us: int) -> str:
     return " ".join(shown) or "0s"
 
 
+def show_span(us: int) -> str:
+    """How long, as far as people care: whole seconds, or milliseconds where there are none."""
+    unit_us = SECOND_US if us >= SECOND_US else 1_000
+    return show(round(max(0, us) / unit_us) * unit_us)
+
+
 def instant_us(value: datetime) -> int:
     """Microseconds since 1970 in UTC, exact; a datetime without a time zone raises `BadValue`."""
     # Typed callers cannot get here with anything else, but `at="tomorrow"` from untyped code can.

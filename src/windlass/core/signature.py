@@ -112,6 +112,10 @@ class Signature:
             name = next(name for name in (*self._named, *self._by_name) if name in missing)
             raise self._refuse(f"needs a value for `{name}`")
 
+    def place_of(self, name: str) -> int | None:
+        """The place of the parameter among arguments by position; None where it is given by name only, or unknown."""
+        return self._names.index(name) if name in self._names else None
+
     def decode(self, data: bytes, limits: Limits = DEFAULT) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in the annotated types, sure to fit the parameters.
 

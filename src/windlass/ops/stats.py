@@ -160,3 +160,11 @@ def history(
     return tuple(
         Moment(start_us=start_us, span_us=width_us, counts=dict(counts)) for start_us, counts in sorted(moments.items())
     )
+
+
+def outcomes(engine: Engine, span: Span, *, since_us: int = 0) -> dict[str, dict[str, int]]:
+    """What became of the attempts of each task since then: outcomes by name, summed."""
+    found: dict[str, Counter[str]] = {}
+    for bucket in engine.tally(TallyQuery(span=span, since_us=since_us)).buckets:
+        found.setdefault(bucket.task, Counter())[bucket.name] += bucket.n
+    return {task: dict(counts) for task, counts in sorted(found.items())}

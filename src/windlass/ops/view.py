@@ -19,7 +19,7 @@ from windlass.core.job import ENDED, Attempt, Failure, Job, LogLine, Outcome, St
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.redact import SECRET_NAMES, redact, redact_text
 from windlass.core.signature import ANYTHING
-from windlass.engines.protocol import ALL_PARTS, Engine, Query
+from windlass.engines.protocol import ALL_PARTS, Engine, Part, Query
 from windlass.ops.facts import retried_by
 from windlass.ops.lookup import find, record_of
 from windlass.ops.why import why
@@ -74,6 +74,14 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     at_us: int
     text: str
+
+
+class LogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of a job's log, and where the job was when they were read: once it has ended no more will come."""
+
+    lines: tuple[LineView, ...]
+    state: State
+    ended: bool
 
 
 class JobView(JobLine, frozen=True, kw_only=True):
@@ -179,6 +187,13 @@ def job(
         parents=tuple(show_id(edge.parent) for edge in request.parents),
         flow=_text_id(request.flow),
     )
+
+
+def log(engine: Engine, job_id: JobId, after: int = 0) -> LogPage:
+    """What the job's log holds behind line `after`."""
+    found = find(engine, job_id, frozenset({Part.LOG}), after)
+    state = record_of(found).state
+    return LogPage(lines=tuple(map(_log_line, found.log)), state=state, ended=state in ENDED)
 
 
 def jobs(engine: Engine, query: Query) -> JobPage:

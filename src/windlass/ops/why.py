@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from windlass.core.clock import SystemClock
-from windlass.core.durations import SECOND_US, show, show_instant
+from windlass.core.durations import show, show_instant, show_span
 from windlass.core.gates import fits, resource_class
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Failure, Hold, Job, Outcome, State
@@ -49,7 +49,7 @@ def _ended(case: Case) -> str | None:
     if record.state not in ENDED:
         return None
     ended_us = record.ended_us or 0
-    when = f"{_span(case.now_us - ended_us)} ago, at {show_instant(ended_us)}"
+    when = f"{show_span(case.now_us - ended_us)} ago, at {show_instant(ended_us)}"
     match record.state:
         case State.DEAD:
             return f"It is dead ({_said(record.reason)}) since {when}{_error(case.job.failure, ': ')}."
@@ -68,7 +68,7 @@ def _running(case: Case) -> str | None:
     claimed_us = record.claimed_us or case.now_us
     who = label(case.owner) if case.owner is not None else show_id(record.worker or b"")
     asked = ", and it has been asked to cancel" if record.cancel_asked else ""
-    since = f"{_span(case.now_us - claimed_us)} (since {show_instant(claimed_us)})"
+    since = f"{show_span(case.now_us - claimed_us)} (since {show_instant(claimed_us)})"
     return f"It is running: worker {who} has had it for {since}{asked}."
 
 
@@ -76,7 +76,7 @@ def _scheduled(case: Case) -> str | None:
     record = case.record
     if record.state is not State.SCHEDULED or record.due_us <= case.now_us:
         return None
-    when = f"It is scheduled for {show_instant(record.due_us)}, in {_span(record.due_us - case.now_us)}"
+    when = f"It is scheduled for {show_instant(record.due_us)}, in {show_span(record.due_us - case.now_us)}"
     last = case.job.attempts[-1] if case.job.attempts else None
     if last is not None and last.outcome is Outcome.SNOOZE:
         return f"{when}: its last run asked to be run again then."
@@ -138,7 +138,7 @@ def _paused(case: Case) -> str | None:
 def _shut(case: Case) -> str | None:
     for name, gate in case.gates:
         if case.now_us < gate.shut_until_us:
-            left = _span(gate.shut_until_us - case.now_us)
+            left = show_span(gate.shut_until_us - case.now_us)
             probes = "" if gate.probes is None else f", and then lets {gate.probes} at a time try"
             return (
                 f"The breaker of {name} is open for another {left}, until {show_instant(gate.shut_until_us)}{probes}."
@@ -256,12 +256,6 @@ REASONS: Final[tuple[Callable[[Case], str | None], ...]] = (
 
 
 # ── words ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _span(us: int) -> str:
-    """How long, as far as people care: whole seconds, or milliseconds where there are none."""
-    unit_us = SECOND_US if us >= SECOND_US else 1_000
-    return show(round(max(0, us) / unit_us) * unit_us)
 
 
 def _verb(cards: tuple[Card, ...] | list[Card], one: str, many: str) -> str:

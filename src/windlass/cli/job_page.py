@@ -1,0 +1,148 @@
+"""One job for people, line by line; what it is made of is redacted already, and made harmless where it is printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from windlass.cli.output import moment
+from windlass.core.durations import SECOND_US, show, show_instant, show_span
+from windlass.core.redact import plain
+
+if TYPE_CHECKING:
+    from windlass.core.job import Failure
+    from windlass.ops.view import AttemptView, JobView, LineView
+
+LABEL = 12
+
+
+def lines(job: JobView) -> Iterator[str]:
+    """The whole page."""
+    yield from _head(job)
+    yield from _times(job)
+    yield from _data(job)
+    yield from _ties(job)
+    yield from _attempts(job)
+    if job.log:
+        yield ""
+        yield "Log"
+        yield from (f"  {log_line(line)}" for line in job.log)
+
+
+def log_line(line: LineView) -> str:
+    """A line of a log: when, in which attempt, what. One line, whatever it holds."""
+    return f"{show_instant(line.at_us)}  #{line.attempt}  {plain(line.text)}"
+
+
+def _field(label: str, value: object) -> str:
+    return f"{label:<{LABEL}}{plain(str(value))}"
+
+
+def _head(job: JobView) -> Iterator[str]:
+    yield _field("Job", job.id)
+    yield _field("Task", job.task)
+    yield _field("Queue", job.queue)
+    reason = f" ({job.reason})" if job.reason else ""
+    yield _field("State", f"{job.state}{reason}, attempt {job.attempt}")
+    yield _field("Why", job.why)
+    if job.cancel_asked:
+        yield _field("Cancel", "asked for")
+    if job.suspect or job.losses or job.crashes:
+        yield _field("Deaths", f"{job.losses + job.crashes} workers died while they had it")
+    if job.priority:
+        yield _field("Priority", job.priority)
+    if job.tags:
+        yield _field("Tags", ", ".join(job.tags))
+
+
+def _times(job: JobView) -> Iterator[str]:
+    yield ""
+    yield _field("Sent", moment(job.created_us))
+    if job.due_us - job.created_us >= SECOND_US:
+        yield _field("Due", moment(job.due_us))
+    if job.expires_us is not None:
+        yield _field("Expires", moment(job.expires_us))
+    if job.started_us is not None:
+        yield _field("Started", moment(job.started_us))
+    if job.ended_us is not None:
+        took = "" if job.started_us is None else f", after {_took(job.ended_us - job.started_us)}"
+        yield _field("Ended", f"{moment(job.ended_us)}{took}")
+    if job.worker is not None:
+        yield _field("Worker", job.worker)
+    if job.progress is not None:
+        yield _field("Progress", _progress(job.progress))
+
+
+def _took(us: int) -> str:
+    return show_span(us) if us >= 1_000 else show(us)
+
+
+def _progress(said: Any) -> str:
+    if not isinstance(said, dict) or "done" not in said:
+        return _json(said)
+    report = cast("dict[str, Any]", said)
+    of = f" of {report['total']}" if report.get("total") is not None else ""
+    note = f", {report['note']}" if report.get("note") else ""
+    return f"{report['done']}{of}{note}"
+
+
+def _data(job: JobView) -> Iterator[str]:
+    yield ""
+    if job.unreadable is not None:
+        yield _field("Unreadable", job.unreadable)
+    given = [(str(place), value) for place, value in enumerate(job.args)] + list(job.kwargs.items())
+    if not given and job.unreadable is None:
+        yield _field("Arguments", "none")
+    for number, (name, value) in enumerate(given):
+        yield _field("" if number else "Arguments", f"{name} = {_json(value)}")
+    if job.has_result:
+        yield _field("Result", _json(job.result))
+    if job.options:
+        yield _field("Options", _json(job.options))
+
+
+def _ties(job: JobView) -> Iterator[str]:
+    for label, value in (
+        ("Key", job.key),
+        ("Lane", job.lane),
+        ("Gate", job.gate),
+        ("Needs", ", ".join(f"{amount} {name}" for name, amount in job.needs.items())),
+        ("Parents", ", ".join(job.parents)),
+        ("Flow", job.flow),
+        ("Retry of", job.retry_of),
+        ("Retried by", ", ".join(job.retried_by)),
+    ):
+        if value:
+            yield _field(label, value)
+
+
+def _attempts(job: JobView) -> Iterator[str]:
+    for one in job.attempts:
+        yield ""
+        yield _attempt(one)
+        if one.worker is not None:
+            yield f"  worker {one.worker}"
+        if one.failure is not None:
+            yield from _failure(one.failure)
+    if job.failure is not None and not any(one.failure for one in job.attempts):
+        yield ""
+        yield "Error"
+        yield from _failure(job.failure)
+
+
+def _attempt(one: AttemptView) -> str:
+    took = "" if one.started_us is None else f" after {_took(one.ended_us - one.started_us)}"
+    return f"Attempt {one.attempt}: {one.outcome}{took}, {moment(one.ended_us)}"
+
+
+def _failure(failure: Failure) -> Iterator[str]:
+    message = f"{failure.type}: {failure.message}" if failure.message else failure.type
+    yield f"  {plain(message)}"
+    if failure.fingerprint:
+        yield f"  error {plain(failure.fingerprint)}"
+    yield from (f"  | {plain(line)}" for line in failure.traceback.splitlines())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

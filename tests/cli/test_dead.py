@@ -1,0 +1,139 @@
+"""`windlass dead`: what died by its error, and to run it again, as it was or with other arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell, Typed
+from windlass import App, Handle, State, Worker
+from windlass.core.ids import new_id, show_id
+from windlass.ops import view
+
+
+def charge(amount: int, *, token: str, to: str = "ann") -> str:
+    if amount < 0:
+        raise ValueError(f"{amount} is below zero")
+    return f"{to}: {amount} {token}"
+
+
+def crawl(url: str) -> None:
+    raise ConnectionError(f"{url} is down")
+
+
+@pytest.fixture
+def died(app: App) -> dict[str, list[Handle[Any]]]:
+    """Three that died of one error, and one of another."""
+    charged = app.task(name="shop.charge", queue="money")(charge)
+    crawled = app.task(name="shop.crawl")(crawl)
+    sent = {
+        "charge": [charged.delay(-number, token="tok-secret", to="ann") for number in (1, 2, 3)],
+        "crawl": [crawled.delay("http://x")],
+    }
+    with Worker(app):
+        assert all(handle.wait(timeout=10) for handles in sent.values() for handle in handles)
+    return sent
+
+
+def work(app: App, handle: Handle[Any]) -> Any:
+    with Worker(app):
+        return handle.get(timeout=10)
+
+
+def fingerprint(typed: Typed, task: str) -> str:
+    (row,) = typed("dead", "list", "-t", task).rows
+    return row["fingerprint"]
+
+
+def test_the_dead_are_grouped_by_their_error(typed: Typed, died: dict[str, list[Handle[Any]]]) -> None:
+    first, second = typed("dead", "list").rows
+    assert (first["count"], first["tasks"], second["count"], second["tasks"]) == ("3", "shop.charge", "1", "shop.crawl")
+    assert first["error"].startswith("ValueError: -")
+    assert second["error"] == "ConnectionError: http://x is down"
+    assert first["example"] in {handle.id for handle in died["charge"]}
+    assert [group["count"] for group in typed.json("dead", "list")] == [3, 1]
+    alone = typed("dead", "list", "--ungrouped", "--error", first["fingerprint"][:6]).rows
+    assert {row["id"] for row in alone} == {handle.id for handle in died["charge"]}
+    assert len(typed("dead", "list", "-q", "default").rows) == 1
+    assert typed("dead", "list", "-q", "monney").err == "No dead job. Did you mean money?\n"
+    assert "ValueError: -1 is below zero" in typed("dead", "show", died["charge"][0].id).out
+
+
+def test_all_of_an_error_are_retried(app: App, typed: Typed, died: dict[str, list[Handle[Any]]]) -> None:
+    assert app
+    query = ("dead", "retry", "--error", fingerprint(typed, "shop.charge"))
+    assert "Retry 3 jobs?" in typed.refused(*query, code=2)
+    assert typed(*query, "-n").out == "3 jobs would be put back on their queues.\n"
+    assert typed(*query, "--yes").err == "3 jobs put back on their queues.\n"
+    assert {handle.state for handle in died["charge"]} == {State.READY}
+    assert died["crawl"][0].state is State.DEAD
+    assert typed.json("dead", "retry", "--all", "--yes")["changed"] == 1
+    typed("dead", "retry", "--all", "--yes")
+    assert "No such job." in typed.refused(*query, "--yes", code=1)
+
+
+def test_one_is_sent_again_with_other_arguments(app: App, typed: Typed, died: dict[str, list[Handle[Any]]]) -> None:
+    old, other, third = died["charge"]
+    new = typed("dead", "retry", old.id, "--edit", "0=5", "--edit", "to=bob").out.strip()
+    assert work(app, app.result(new)) == "bob: 5 tok-secret", "the mask that was not touched is the secret again"
+    seen = view.job(app.engine, old.job_id)
+    assert (seen.state, seen.retried_by) == (State.DEAD, (new,))
+    assert view.job(app.engine, app.result(new).job_id).retry_of == old.id
+    whole = typed.json("dead", "retry", other.id, "--args", "[7]", "--kwargs", '{"token": "t", "to": "cy"}')["id"]
+    assert work(app, app.result(whole)) == "cy: 7 t"
+    assert typed("dead", "retry", third.id, "--args", "[7]", "-n").out == "1 job would be sent in its place.\n"
+    assert f"Retried by  {new}" in typed("dead", "show", old.id).out
+
+
+def test_an_argument_by_position_is_found_by_its_name_with_the_app(shell: Shell) -> None:
+    job_id = shell.out("call", "-A", "tasks", "fail", "broken")
+    shell("worker", "tasks.py", "--until-empty")
+    assert "only its function knows which one is 'text'" in shell.refused(
+        "dead", "retry", job_id, "--edit", "text=better", code=2
+    )
+    assert "has no parameter `txt`" in shell.refused(
+        "dead", "retry", job_id, "-A", "tasks", "--edit", "txt=better", code=2
+    )
+    new = shell.out("dead", "retry", job_id, "-A", "tasks", "--edit", "text=better")
+    assert '0 = "better"' in shell.out("jobs", "show", new)
+
+
+def test_the_dead_are_purged(typed: Typed, died: dict[str, list[Handle[Any]]]) -> None:
+    typed("dead", "purge", died["charge"][0].id)
+    assert typed("dead", "purge", "--task", "charge", "--dry-run").out == "2 jobs would be deleted.\n"
+    typed("dead", "purge", "--task", "charge", "--yes")
+    assert [row["tasks"] for row in typed("dead", "list").rows] == ["shop.crawl"]
+    typed("dead", "purge", "--all", "--yes")
+    assert typed("dead", "list").err == "No dead job.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("retry",), 2, "Which dead jobs? Give their ids"),
+        (("retry", "--all", "--queue", "mail"), 2, "Which dead jobs?"),
+        (("retry", show_id(new_id())), 1, "There is no job"),
+        (("retry", "--args", "[1]"), 2, "Give one id."),
+        (("retry", show_id(new_id()), "--args", "{}"), 2, "It must be a JSON array."),
+        (("retry", show_id(new_id()), "--kwargs", "{"), 2, "It is not JSON"),
+        (("retry", show_id(new_id()), "--edit", "a=1"), 1, "There is no job"),
+        (("retry", "--error", "ffff", "--yes"), 1, "No such job."),
+        (("purge",), 2, "Which dead jobs?"),
+        (("purge", "--all"), 0, "No such job."),
+        (("lis",), 2, "Did you mean 'list'?"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_told(typed: Typed, words: tuple[str, ...], code: int, said: str) -> None:
+    assert said in typed.refused("dead", *words, code=code)
+
+
+def test_what_is_not_dead_is_left_alone(app: App, typed: Typed, died: dict[str, list[Handle[Any]]]) -> None:
+    waiting = app.send("shop.charge", 1, token="t")
+    for words in (("purge", waiting.id), ("retry", died["charge"][0].id, waiting.id)):
+        assert f"The job {waiting.id} is ready, not dead." in typed.refused("dead", *words, code=2)
+    assert "is ready." in typed.refused("dead", "retry", waiting.id, "--args", "[1]", code=2)
+    assert died["charge"][0].state is State.DEAD
+    for edit, said in (("7=1", "7 is none of them"), ("=1", "is no edit"), ("a", "is no edit"), ("b=1", "only its")):
+        assert said in typed.refused("dead", "retry", died["charge"][0].id, "--edit", edit, code=2)
+    assert "is still masked" in typed.refused("dead", "retry", died["crawl"][0].id, "--edit", "0=***", code=2)

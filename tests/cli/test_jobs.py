@@ -1,0 +1,192 @@
+"""`windlass jobs`: jobs are found, shown whole, followed, and changed only as they were asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell, Typed
+from windlass import App, Handle, Retry, State, Worker, current_job
+from windlass.core.ids import new_id, show_id
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def flaky(name: str) -> str:
+    current_job().log(f"greeting {name}")
+    current_job().progress(1, 2, "half")
+    if current_job().attempt == 1:
+        raise ValueError("not yet")
+    return f"hello {name}"
+
+
+def fail() -> None:
+    raise ValueError("broken")
+
+
+@pytest.fixture
+def sent(app: App) -> dict[str, Handle[Any]]:
+    """A job in each of some states, by a word."""
+    task = app.task(name="shop.add", tags=["sums"])(add)
+    retried = app.task(name="shop.flaky", queue="mail", retry=Retry.fixed(1, base=0))(flaky)
+    broken = app.task(name="shop.broken", queue="mail")(fail)
+    with Worker(app, name="box"):
+        done, failed = retried.delay("ann"), broken.delay()
+        assert done.get(timeout=10) == "hello ann"
+        assert failed.wait(timeout=10)
+    return {
+        "succeeded": done,
+        "dead": failed,
+        "scheduled": task.using(delay=3600).delay(1, 2),
+        "ready": task.delay(3, 4),
+    }
+
+
+def ids(done: Any) -> set[str]:
+    return {row["id"] for row in done.rows}
+
+
+def test_jobs_are_listed_by_what_they_have_in_common(app: App, typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    for words, wanted in (
+        ((), {"succeeded", "dead", "scheduled", "ready"}),
+        (("--state", "scheduled"), {"scheduled"}),
+        (("-q", "mail"), {"succeeded", "dead"}),
+        (("-t", "flaky"), {"succeeded"}),
+        (("-t", "shop.add", "-s", "ready"), {"ready"}),
+        (("--tag", "sums"), {"scheduled", "ready"}),
+        (("--since", "1h", "-q", "mail"), {"succeeded", "dead"}),
+    ):
+        assert ids(typed("jobs", "list", *words)) == {sent[name].id for name in wanted}, words
+    assert [job["id"] for job in typed.json("jobs", "list", "-s", "dead")] == [sent["dead"].id]
+    limited = typed("jobs", "list", "--limit", "2")
+    assert len(limited.rows) == 2
+    assert "There are more than 2" in limited.err
+    assert not typed("jobs", "list", "--limit", "4").err
+    with Worker(app, name="box", queues=["nothing"]):
+        assert typed("jobs", "list", "--worker", "box").err == "No such job.\n"
+        assert "Did you mean box?" in typed.refused("jobs", "list", "--worker", "bos", code=2)
+
+
+def test_a_job_is_shown_with_everything(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    shown = typed("jobs", "show", sent["succeeded"].id).out
+    for part in (
+        "Task        shop.flaky",
+        "State       succeeded, attempt 2",
+        "Why         It has succeeded",
+        " UTC (",
+        'Arguments   0 = "ann"',
+        'Result      "hello ann"',
+        "Progress    1 of 2, half",
+        "Attempt 1: failed after ",
+        "  ValueError: not yet",
+        "  | Traceback (most recent call last):",
+        "#1  greeting ann",
+        "#2  greeting ann",
+    ):
+        assert part in shown, shown
+    seen = typed.json("jobs", "show", sent["succeeded"].id)
+    assert (seen["args"], seen["result"], len(seen["attempts"]), len(seen["log"])) == (["ann"], "hello ann", 2, 2)
+
+
+def test_why_a_job_waits_is_one_sentence(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    for state, sentence in (("scheduled", "It is scheduled for "), ("ready", "No worker is running: start one")):
+        said = typed("jobs", "show", sent[state].id, "--why").out
+        assert said.startswith(sentence)
+        assert said.count("\n") == 1
+        assert said.strip() in typed("jobs", "show", sent[state].id).out or state == "scheduled"
+        assert typed.json("jobs", "show", sent[state].id, "--why")["why"].startswith(sentence)
+
+
+def test_a_log_is_printed_and_can_be_followed(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    job_id = sent["succeeded"].id
+    assert [line.split("  ")[1:] for line in typed("jobs", "logs", job_id).out.splitlines()] == [
+        ["#1", "greeting ann"],
+        ["#2", "greeting ann"],
+    ]
+    assert [line["text"] for line in typed.json("jobs", "logs", job_id)] == ["greeting ann"] * 2
+    followed = typed("jobs", "logs", job_id, "-f", "--json")
+    assert [json.loads(line)["attempt"] for line in followed.out.splitlines()] == [1, 2]
+    assert followed.err == "The job is succeeded.\n"
+
+
+def test_a_log_is_followed_until_the_job_ends(shell: Shell) -> None:
+    job_id = shell.out("call", "-A", "tasks", "slow", "0.5")
+    with shell.running("worker", "tasks.py"):
+        followed = shell("jobs", "logs", job_id, "--follow")
+    assert followed.stdout.endswith("#1  it begins\n")
+    assert followed.stderr == "The job is succeeded.\n"
+
+
+# ── steering ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_named_jobs_are_changed_without_asking(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    said = typed("jobs", "cancel", sent["ready"].id, sent["scheduled"].id, "--reason", "not needed")
+    assert (said.out, said.err) == ("", "2 jobs cancelled or asked to stop.\n")
+    assert sent["ready"].state is State.CANCELLED
+    assert "cancelled (not needed)" in typed("jobs", "show", sent["ready"].id).out
+    again = typed.refused("jobs", "cancel", sent["ready"].id, code=1)
+    assert "0 jobs cancelled or asked to stop, 1 left as they were." in again
+    assert typed.json("jobs", "retry", sent["ready"].id, sent["dead"].id)["changed"] == 2
+    assert sent["dead"].state is State.READY
+    typed("jobs", "delete", sent["dead"].id)
+    assert "There is no job" in typed.refused("jobs", "show", sent["dead"].id, code=1)
+
+
+def test_what_a_query_finds_is_counted_and_asked_about(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    query = ("jobs", "cancel", "--tag", "sums")
+    assert "Cancel 2 jobs? Nobody is there to answer: say --yes" in typed.refused(*query, code=2)
+    assert typed(*query, "--dry-run").out == "2 jobs would be cancelled or asked to stop.\n"
+    assert typed.json(*query, "--dry-run") == {"would_change": 2}
+    assert sent["ready"].state is State.READY
+    assert typed.json(*query, "--yes") == {"changed": 2, "refused": 0, "refusals": []}
+    assert sent["ready"].state is State.CANCELLED
+    assert "No such job." in typed.refused(*query, "--yes", code=1), "something was named, and nothing was changed"
+    typed("jobs", "retry", "--state", "cancelled", "--yes")
+    assert sent["ready"].state is State.READY
+    typed("jobs", "cancel", "--state", "held", "--yes")
+    typed("jobs", "delete", "-q", "mail", "--yes")
+    assert ids(typed("jobs", "list")) == {sent["ready"].id, sent["scheduled"].id}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("lst",), 2, "There is no command 'lst'. Did you mean 'list'?"),
+        (("list", "-s", "rnning"), 2, "There is no state 'rnning'. Did you mean running?"),
+        (("list", "-s", "failed"), 2, "Did you mean dead?"),
+        (("list", "-s", "blue"), 2, "There are: held, ready"),
+        (("list", "-q", "a b"), 2, "queue name"),
+        (("list", "--since", "soon"), 2, "soon"),
+        (("list", "--limit", "0"), 2, "0 is not in the range"),
+        (("list", "--worker", "box"), 2, "No running worker is called 'box'"),
+        (("show", "12"), 2, "'12' is not a job id."),
+        (("show", show_id(new_id())), 1, "There is no job"),
+        (("logs", show_id(new_id())), 1, "There is no job"),
+        (("show",), 2, "Missing argument"),
+        (("cancel",), 2, "Which jobs? Give their ids, or options"),
+        (("cancel", show_id(new_id()), "-q", "mail"), 2, "not both"),
+        (("delete", show_id(new_id())), 1, "There is no such job."),
+        (("list", "-u", "sqlite:///nowhere.db"), 3, "There is no store sqlite:///nowhere.db."),
+        (("list", "-A", "tasks", "-u", "memory://"), 2, "not both"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_told(typed: Typed, words: tuple[str, ...], code: int, said: str) -> None:
+    assert said in typed.refused("jobs", *words, code=code)
+
+
+def test_a_name_that_is_nearly_one_of_the_store_is_named(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    assert sent
+    for words in (("list", "-q", "mayl"), ("list", "-t", "shop.flakey")):
+        assert "Did you mean " in typed("jobs", *words).err
+    assert "Did you mean mail?" in typed.refused("jobs", "cancel", "-q", "mayl", "-y", code=1)
+
+
+def test_a_url_that_was_typed_outvotes_an_app_of_the_environment(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_APP", "nowhere.tasks")
+    typed("jobs", "list", "-u", "sqlite:///windlass.db")
+    assert "nowhere" in typed.refused("jobs", "list", code=2)
