@@ -38,6 +38,7 @@ MEASUREMENTS: dict[str, Callable[[Course], list[Round]]] = {
         latency.idle_cpu,
         footprint.import_time,
         footprint.worker_rss,
+        footprint.help_time,
     )
 }
 

@@ -1,6 +1,6 @@
-"""Footprint: what it costs to have Windlass at all: the time of its import, and the memory of a worker without tasks.
+"""Footprint: what it costs to have Windlass at all: the times of its import and of its help, the memory of a worker.
 
-Both are measured in fresh interpreters that load nothing else, not even this folder.
+All are measured in fresh interpreters that load nothing else, not even this folder.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from bench.rounds import Course, Round, say
@@ -18,6 +19,8 @@ IMPORTS = 21
 ROUNDS = 3
 MODULES = {"ours": "import windlass", "msgspec": "import msgspec", "all": "from windlass import App, Worker"}
 """`all` is judged by nobody: it says what the first use costs, for which `import windlass` is only a promise."""
+HELPS = {"help": ["-m", "windlass", "--help"], "click": ["-c", "import click"]}
+"""Whole processes: what somebody waits for who types a command, beside the least that any command on click costs."""
 
 IMPORT = """
 import time
@@ -49,6 +52,21 @@ def import_time(course: Course) -> list[Round]:
     return rounds
 
 
+def help_time(course: Course) -> list[Round]:
+    """`python -m windlass --help` beside `python -c 'import click'`, whole processes in turn, by the median."""
+    rounds: list[Round] = []
+    for number in range(1, (course.rounds or ROUNDS) + 1):
+        found: dict[str, list[float]] = {name: [] for name in HELPS}
+        for turn in range(3 if course.quick else IMPORTS):
+            for name in HELPS if turn % 2 else reversed(HELPS):
+                found[name].append(_process_s(HELPS[name]))
+        figures = {f"{name}_ms": round(statistics.median(times) * 1e3, 3) for name, times in found.items()}
+        rounds.append(Round(figures["help_ms"] / figures["click_ms"], figures))
+        said = ", ".join(f"{name} {value:.1f}" for name, value in figures.items())
+        say(f"  round {number}: {said} → {rounds[-1].value:.3f}")
+    return rounds
+
+
 def worker_rss(course: Course) -> list[Round]:
     """Millions of bytes that a worker of an app without tasks holds in memory, on an empty store."""
     rounds: list[Round] = []
@@ -64,6 +82,12 @@ def _import_s(statement: str) -> float:
     code = IMPORT.format(statement=statement)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
+
+
+def _process_s(words: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
 
 
 def _worker_rss_mb(path: Path, seconds: float) -> float:

@@ -76,6 +76,23 @@ def test_nothing_is_imported_before_it_is_needed(code: str) -> None:
     assert done.stdout.split() == []
 
 
+def test_help_imports_no_command_and_nothing_that_commands_need() -> None:
+    never = {*NEVER.split(), "msgspec"} - {"click"}
+    code = f"""
+import sys
+from windlass.cli.main import main
+sys.argv = ["windlass", "--help"]
+try:
+    main()
+except SystemExit as done:
+    assert not done.code
+commands = [name for name in sys.modules if name.startswith("windlass.cli.") and name != "windlass.cli.main"]
+print("imported:", *({never!r} & set(sys.modules)), *commands)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "imported:"
+
+
 def test_every_folder_with_modules_is_a_room() -> None:
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     assert folders == set(ROOMS)
