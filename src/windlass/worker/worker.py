@@ -22,6 +22,9 @@ KINDS: tuple[Kind, ...] = ("auto", "solo", "threads", "aio")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 EMPTY_LOOK_S = 0.2
 """How often a worker that stops when nothing is left looks whether that is so."""
+SIGNAL_LOOK_S = 1.0
+"""How long a signal may go unheard. The kernel may give it to any thread, and does after a stop (SIGSTOP, Ctrl-Z, a
+frozen container); Python acts on it in the main thread, which sleeps on unless it looks by itself."""
 
 
 class Worker:
@@ -111,8 +114,8 @@ class Worker:
         with self:
             before = {number: signal.signal(number, ask) for number in ENDING}
             try:
-                while not asked.wait(EMPTY_LOOK_S if until_empty else None):
-                    if self._crew is None or self._crew.has_nothing_to_do():
+                while not asked.wait(EMPTY_LOOK_S if until_empty else SIGNAL_LOOK_S):
+                    if self._crew is None or (until_empty and self._crew.has_nothing_to_do()):
                         break
             finally:
                 for number, handler in before.items():
