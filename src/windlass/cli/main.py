@@ -29,6 +29,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "queues": ("queues:queues", "Look at queues, pause, resume or purge them."),
     "inspect": ("inspection:inspect", "What workers do and know."),
     "status": ("status:status", "How everything is, once or until Ctrl-C."),
+    "health": ("health:health", "Say in one line whether work can be done: for probes."),
+    "config": ("config:config", "Show the settings in force, and where each was set."),
+    "completion": ("completion:completion", "Print the script that completes commands in a shell."),
 }
 """Each command with its home and its line in the list, so that the list needs no command's code."""
 

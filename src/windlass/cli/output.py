@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from windlass.core.redact import plain
+from windlass.core.redact import plain, redact_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +40,8 @@ class When(int):
 
 
 def say(text: str) -> None:
-    """A remark, for people."""
-    click.echo(plain(text, lines=True), err=True)
+    """A remark, for people; no password in its URLs."""
+    click.echo(plain(redact_text(text), lines=True), err=True)
 
 
 def put(text: str) -> None:

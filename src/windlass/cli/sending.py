@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
 from windlass.cli.options import DURATION, an_app, app_option, json_option, url_option
 from windlass.cli.output import put, put_json, say
@@ -26,7 +27,7 @@ def send_options(function: Any) -> Any:
         (
             app_option,
             url_option,
-            click.option("-q", "--queue", help="The queue. [default: the task's]"),
+            click.option("-q", "--queue", shell_complete=queue_names, help="The queue. [default: the task's]"),
             click.option("--delay", type=DURATION, help="Run it so much later, such as 90 or 15m."),
             click.option("--expires", type=DURATION, help="Do not start it after so long."),
             click.option("-p", "--priority", type=click.IntRange(0, 9), help="9 goes first."),
@@ -47,7 +48,7 @@ Examples:
   windlass call tasks.crawl '"2"' --delay 15m          the text 2, not the number
 An argument is JSON where it can be read as such, else text; name=value gives it by name.""",
 )
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @click.argument("arguments", nargs=-1)
 @click.option("--wait", "waits", is_flag=True, help="Wait for its end and print its result.")
 @click.option("--timeout", type=DURATION, help="Wait no longer than so.")
@@ -72,7 +73,7 @@ Examples:
   windlass send tasks.send_email --from mails.jsonl --queue mail
 A line is a list of arguments, or an object of arguments by name; anything else is the only argument."""
 )
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @click.option("--from", "source", type=click.File("rb"), default="-", help="The file. [default: stdin]")
 @send_options
 def send(task: str, source: Any, as_json: bool, **how: Any) -> None:

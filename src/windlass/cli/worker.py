@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from windlass.cli.completion import queue_names
 from windlass.cli.options import DURATION, app_option, load_app
 
 POOLS = ("auto", "solo", "threads", "aio")
@@ -52,6 +53,7 @@ def worker_options(function: Any) -> Any:
                 "-Q",
                 "--queues",
                 type=QueuesType(),
+                shell_complete=queue_names,
                 envvar="WINDLASS_QUEUES",
                 help="Only these. [env: WINDLASS_QUEUES; default: all]",
             ),

@@ -21,6 +21,10 @@ class Info(msgspec.Struct, frozen=True):
     pool: str = ""
     stuck: tuple[str, ...] = ()
     resources: dict[str, int] = {}
+    version: str = ""
+    """Of Windlass, in the worker."""
+    beat_us: int = 0
+    """When it last gave a sign of life, by the clock of its host; 0: it does not say."""
 
 
 _read = msgspec.json.Decoder(Info).decode
@@ -53,6 +57,12 @@ def take_stock(engine: Engine, query: TallyQuery | None = None) -> Tally:
 def started_us(worker: WorkerId) -> int:
     """When the worker took its id, which is new at every start: an id begins with its milliseconds."""
     return int.from_bytes(worker[:6], "big") * 1_000
+
+
+def is_late(card: Card, now_us: int) -> bool:
+    """Whether its last sign of life is older than its lease: it hangs, is stopped, or cannot reach the store."""
+    beat_us = info(card).beat_us
+    return beat_us > 0 and now_us - beat_us > card.lease_us
 
 
 def listens(card: Card, queue: str) -> bool:

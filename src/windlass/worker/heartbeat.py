@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from windlass import __version__
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Renewed
@@ -26,10 +27,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Info(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a card says besides: the pool, and jobs that do not heed being stopped."""
+    """What a card says besides: the pool, jobs that do not heed being stopped, the version, and when it last beat."""
 
     pool: str
     stuck: tuple[str, ...] = ()
+    version: str = ""
+    beat_us: int = 0
 
 
 class Heartbeat(Service):
@@ -104,10 +107,9 @@ class Heartbeat(Service):
         if not self._deltas and self._number:
             self._deltas = self.take_counts()
         stuck = tuple(run.context.id for run in list(self._desk.running.values()) if run.reported)
+        info = _encode(Info(self._pool, stuck, __version__, self._clock.now_us()))
         # Tasks may have been defined since the start, in a notebook for one.
-        card = msgspec.structs.replace(
-            self._card, tasks=self._tasks(), slots=self._slots(), info=_encode(Info(self._pool, stuck))
-        )
+        card = msgspec.structs.replace(self._card, tasks=self._tasks(), slots=self._slots(), info=info)
         orders = self._engine.renew(Beat(card=card, beat=self._number, deltas=self._deltas))
         if orders.gone:
             self._start_anew()
