@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.stamp
 CORES = $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 RESULTS := .cache/results
-SOURCES = src tests bench scripts
+SOURCES = src tests bench scripts examples
 
 # Which Python makes the virtual environment: set it, or the first one that fits is taken.
 PYTHON ?=
@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/.cache/pyright
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format soak bars mutants site dist clean
+.PHONY: help venv demo test check format soak bars mutants site dist clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip -qq install -c constraints.txt -r .venv/dev.txt
 	@$(BIN)/python -m pip -qq install -c constraints.txt --no-build-isolation -e .
 	@touch $(STAMP)
+
+demo: $(STAMP) ## show workers, queues and jobs live for a minute (DEMO_SECONDS, DEMO_KEEP=1, DEMO_PICTURE=file.svg)
+	@$(BIN)/python examples/demo
 
 test: $(STAMP) ## run all tests but the long ones, then the conformance suite on every other Python found
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
