@@ -34,71 +34,84 @@ WHERE id = ?1 AND fence = ?2 AND state = 'running'"""
 
 def drain(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
     """Claims and settles so many plain jobs."""
-    database = _open(path)
-    run, stream, worker, ticket = database.execute, _stream(database), new_id(), 0
+    database = open_store(path)
+    stream, worker, ticket = stream_of(database), new_id(), 0
     for jobs in sizes:
         left = jobs
         watch = Stopwatch()
         while left:
             ticket += 1
             batch = min(left, BATCH)
-            run("BEGIN IMMEDIATE")
-            claims = run(CLAIM, (worker, ticket, _now_us(), stream, batch)).fetchall()
-            run("COMMIT")
-            now_us = _now_us()
-            ends = [(row[0], row[1], now_us, RAN_US, RESULT, now_us + DAY_US, YEARS_US) for row in claims]
-            run("BEGIN IMMEDIATE")
-            database.executemany(SETTLE, ends)
-            run("COMMIT")
+            settle(database, claim(database, worker, ticket, stream, batch))
             left -= batch
         yield watch.stop(jobs)
     _check(database, "succeeded", sum(sizes))
 
 
+def claim(database: Any, worker: bytes, ticket: int, stream: int, batch: int) -> list[tuple[Any, ...]]:
+    """Takes up to so many jobs, in a transaction."""
+    database.execute("BEGIN IMMEDIATE")
+    claims = database.execute(CLAIM, (worker, ticket, _now_us(), stream, batch)).fetchall()
+    database.execute("COMMIT")
+    return claims
+
+
+def settle(database: Any, claims: Sequence[tuple[Any, ...]]) -> None:
+    """Ends all of them with a result, in a transaction."""
+    now_us = _now_us()
+    ends = [(taken[0], taken[1], now_us, RAN_US, RESULT, now_us + DAY_US, YEARS_US) for taken in claims]
+    database.execute("BEGIN IMMEDIATE")
+    database.executemany(SETTLE, ends)
+    database.execute("COMMIT")
+
+
+def insert(database: Any, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Puts these in, in a transaction."""
+    database.execute("BEGIN IMMEDIATE")
+    database.executemany(INSERT, rows)
+    database.execute("COMMIT")
+
+
 def insert_bulk(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
     """Inserts so many jobs, a hundred per transaction."""
-    database, seq = _open(path), 0
-    stream = _stream(database)
+    database, seq = open_store(path), 0
+    stream = stream_of(database)
     for jobs in sizes:
         ids = [new_id() for _ in range(jobs)]
         watch = Stopwatch()
         for start in range(0, jobs, BATCH):
             now_us, part = _now_us(), ids[start : start + BATCH]
-            rows = [_row(number, id_, stream, now_us) for number, id_ in enumerate(part, seq + 1)]
+            rows = [row(number, id_, stream, now_us) for number, id_ in enumerate(part, seq + 1)]
             seq += len(part)
-            database.execute("BEGIN IMMEDIATE")
-            database.executemany(INSERT, rows)
-            database.execute("COMMIT")
+            insert(database, rows)
         yield watch.stop(jobs)
     _check(database, "ready", sum(sizes))
 
 
 def insert_single(path: Path, sizes: Sequence[int]) -> Iterator[Figure]:
     """Inserts so many jobs, each with a commit of its own."""
-    database, seq = _open(path), 0
-    stream = _stream(database)
+    database, seq = open_store(path), 0
+    stream = stream_of(database)
     turn = turn_of_the_wal(sizes)
     for _ in range(turn // BATCH):
-        database.execute("BEGIN IMMEDIATE")
-        for _ in range(BATCH):
-            seq += 1
-            database.execute(INSERT, _row(seq, new_id(), stream, _now_us()))
-        database.execute("COMMIT")
+        insert(database, [row(seq + number, new_id(), stream, _now_us()) for number in range(1, BATCH + 1)])
+        seq += BATCH
     for jobs in sizes:
         ids = [new_id() for _ in range(jobs)]
         watch = Stopwatch()
         for id_ in ids:
             seq += 1
-            database.execute(INSERT, _row(seq, id_, stream, _now_us()))
+            database.execute(INSERT, row(seq, id_, stream, _now_us()))
         yield watch.stop(jobs)
     _check(database, "ready", turn + sum(sizes))
 
 
-def _row(seq: int, id_: bytes, stream: int, now_us: int) -> tuple[Any, ...]:
+def row(seq: int, id_: bytes, stream: int, now_us: int) -> tuple[Any, ...]:
+    """A job that is ready, as INSERT takes it."""
     return (seq, id_, PLAIN, TASK, stream, now_us + seq, 0, now_us, None, PAYLOAD)
 
 
-def _open(path: Path) -> Any:
+def open_store(path: Path) -> Any:
     """As the engine opens it: WAL, FULL, the same page cache, a checkpoint every 4,000 pages."""
     database = connect(path)
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-32768", "temp_store=MEMORY"):
@@ -107,7 +120,8 @@ def _open(path: Path) -> Any:
     return database
 
 
-def _stream(database: Any) -> int:
+def stream_of(database: Any) -> int:
+    """The stream of the plain jobs."""
     key = (PLAIN, "", "", "", 0)
     database.execute("INSERT OR IGNORE INTO stream (queue, gate, needs, task, suspect) VALUES (?, ?, ?, ?, ?)", key)
     return database.execute("SELECT id FROM stream WHERE queue = ?", (PLAIN,)).get
