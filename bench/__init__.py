@@ -5,5 +5,7 @@ and copied), `rounds.py` (two contestants in turn, each in a process of its own)
 against), then a family of measurements each: of the engine `claims.py`, `inserts.py`, `growth.py`, of the worker
 `drains.py`, `latency.py`, `footprint.py`; `report.py` (table, evidence).
 
+`race/` is the other half: we and other queues, each in an environment of its own (`python -m bench.race`, `make race`).
+
 Nothing here is imported by the package, and no figure is taken from an earlier run: every ratio comes from one run.
 """

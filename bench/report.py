@@ -52,14 +52,24 @@ def judged(bar: Bar, rounds: list[Round], *, quick: bool) -> Line:
 def report(lines: list[Line], *, quick: bool, duration_s: float) -> Report:
     """The run with its circumstances."""
     return Report(
-        commit=_git("rev-parse", "HEAD") or "none",
-        dirty=bool(_git("status", "--porcelain")),
+        commit=commit(),
+        dirty=dirty(),
         quick=quick,
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         duration_s=round(duration_s, 1),
         machine=machine(),
         bars=lines,
     )
+
+
+def commit() -> str:
+    """Of which code the figures are."""
+    return _git("rev-parse", "HEAD") or "none"
+
+
+def dirty() -> bool:
+    """Whether the tree differs from that commit."""
+    return bool(_git("status", "--porcelain"))
 
 
 def machine() -> dict[str, str | int]:
@@ -90,7 +100,7 @@ def table(lines: Sequence[Line]) -> str:
     )
 
 
-def write(file: Path, result: Report) -> None:
+def write(file: Path, result: msgspec.Struct) -> None:
     """Writes the evidence, readable in a diff."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")

@@ -1,0 +1,143 @@
+"""The tables of a result, in Markdown, and their place in docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.race.result import Finish, Result
+from bench.report import ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- race: {group} -->", "<!-- end of race: {group} -->"
+
+
+def _per_s(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.2f}" if value < 10 else f"{value:,.1f}"
+
+
+COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "send_one_per_s": ("send one by one /s", _per_s),
+    "send_many_per_s": ("send many /s", _per_s),
+    "drain_per_s": ("drain /s", _per_s),
+    "start_p50_ms": ("send to start p50 ms", _short),
+    "start_p95_ms": ("p95 ms", _short),
+    "send_one_cpu_s": ("CPU s per 10,000: send", _short),
+    "drain_cpu_s": ("drain", _short),
+    "growth_x": ("× with the backlog", _short),
+    "rss_mb": ("RSS MB", _per_s),
+    "pss_mb": ("PSS MB", _per_s),
+    "import_ms": ("import ms", _per_s),
+    "rerun_s": ("runs again after kill -9", lambda value: f"{value:.2f} s"),
+}
+
+
+def tables(result: Result) -> str:
+    """Everything that is generated: figures, footnotes, bars, who ran how."""
+    notes = Notes()
+    parts = [_head(result), _figures(result.finishes, notes), notes.shown(), _bars(result), _who(result.finishes)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def put(page: Path, result: Result) -> None:
+    """Writes the tables between the markers of the group."""
+    begin, end = BEGIN.format(group=result.group), END.format(group=result.group)
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{page} has no lines {begin} and {end}.")
+    page.write_text(f"{before}{begin}\n\n{tables(result)}\n\n{end}{after}", encoding="utf-8")
+
+
+class Notes:
+    """Footnotes, each said once."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+
+    def of(self, text: str) -> str:
+        """The mark of a footnote."""
+        if text not in self._said:
+            self._said.append(text)
+        return f"<sup>{self._said.index(text) + 1}</sup>"
+
+    def shown(self) -> str:
+        return "\n".join(f"{number}. {text}" for number, text in enumerate(self._said, 1))
+
+
+def _head(result: Result) -> str:
+    machine = result.machine
+    return (
+        f"Commit `{result.commit[:12]}`, {result.at[:10]}, medians of {result.rounds} rounds; {machine['cores']} cores "
+        f"({machine['cpu']}), {machine['system']}, Python {machine['python']} with SQLite {machine['python_sqlite']} "
+        f"(apsw: {machine['sqlite']}), load average {machine['load']}."
+        + (" A quick run: the figures mean nothing." if result.quick else "")
+    )
+
+
+def _figures(finishes: Sequence[Finish], notes: Notes) -> str:
+    rows = [["", *(title for title, _ in COLUMNS.values())]]
+    for finish in finishes:
+        name = f"**{finish.entry.name}**" if finish.product.kind == "ours" else finish.entry.name
+        if finish.error is not None:
+            name += notes.of(f"{finish.entry.name}, {finish.version}, failed: {_plain(finish.error)}")
+        rows.append([name, *(_cell(finish, figure, notes) for figure in COLUMNS)])
+    return _markdown(rows, "---:")
+
+
+def _cell(finish: Finish, figure: str, notes: Notes) -> str:
+    value = finish.median(figure)
+    if value is not None:
+        return COLUMNS[figure][1](value)
+    if figure in finish.product.lacks:
+        return "–" + notes.of(finish.product.lacks[figure])
+    if figure == "rerun_s" and finish.median("lost"):
+        return "never" + notes.of("The store holds no such job any more.")
+    if figure == "rerun_s" and (later_s := finish.median("later_than_s")):
+        return f"> {later_s:.0f} s"
+    return "–"
+
+
+def _bars(result: Result) -> str:
+    if not result.bars:
+        return ""
+    rows = [["must reach", "measured", "bar", ""]]
+    for line in result.bars:
+        values = [round_.value for round_ in line.rounds]
+        measured = f"{line.measured:.2f} {line.bar.unit} ({min(values):.2f}–{max(values):.2f})"
+        passed = {True: "reached", False: "**missed**", None: "not judged"}[line.passed]
+        rows.append([line.bar.sentence, measured, line.bar.shown(), passed])
+    return _markdown(rows, "---")
+
+
+def _who(finishes: Sequence[Finish]) -> str:
+    rows = [["", "versions", "worker", "an acknowledged job is", "results", "a job in work is", "backlog"]]
+    for finish in finishes:
+        product = finish.product
+        small, large = finish.backlog
+        rows.append(
+            [
+                finish.entry.name,
+                finish.version,
+                f"`{product.worker}{' ' if finish.entry.options else ''}{finish.entry.options}`",
+                finish.entry.acknowledged,
+                product.results,
+                product.taken,
+                f"{small:,}, {large:,}",
+            ]
+        )
+    return _markdown(rows, "---")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _markdown(rows: Sequence[Sequence[str]], align: str) -> str:
+    head, *rest = rows
+    line = ["---", *([align] * (len(head) - 1))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, line, *rest])
