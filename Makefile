@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/.cache/pyright
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format soak bars mutants site dist clean
+.PHONY: help venv demo test check format soak bars race mutants site dist clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -77,6 +77,9 @@ soak: $(STAMP) ## run the long tests whole and write docs/evidence/<name>.json
 
 bars: $(STAMP) ## run the benchmarks of bench/bars.toml: measured, bar, pass
 	@$(BIN)/python -m bench
+
+race: $(STAMP) ## race the embedded queues of bench/race/entries.toml and write docs/benchmarks.md
+	@$(BIN)/python -m bench.race --group embedded
 
 mutants: $(STAMP) ## put each known bug back and show that the suite catches it
 	@$(BIN)/python -m tests.mutants
