@@ -96,7 +96,7 @@ def _cell(finish: Finish, figure: str, notes: Notes) -> str:
     if figure in finish.product.lacks:
         return "–" + notes.of(finish.product.lacks[figure])
     if figure == "rerun_s" and finish.median("lost"):
-        return "never" + notes.of("The store holds no such job any more.")
+        return "never" + notes.of("Nothing is left in its store that a worker would take.")
     if figure == "rerun_s" and (later_s := finish.median("later_than_s")):
         return f"> {later_s:.0f} s"
     return "–"
