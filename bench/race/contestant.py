@@ -40,7 +40,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     many: int = 20_000
     ones: int = 2_000
-    send_limit_s: float = 5.0
+    send_limit_s: float = 4.0
     share: float = 1.0
     drain_limit_s: float = 12.0
     starts: int = 100
