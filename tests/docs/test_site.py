@@ -17,7 +17,7 @@ def pages(nav: Any) -> list[str]:
     """The files a navigation names, at any depth."""
     if isinstance(nav, str):
         return [nav]
-    parts: list[Any] = list(nav.values()) if isinstance(nav, dict) else list(nav)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    parts: list[Any] = list(nav.values()) if isinstance(nav, dict) else list(nav)  # pyright: ignore[reportUnknownArgumentType]
     return [page for part in parts for page in pages(part)]
 
 

@@ -74,7 +74,7 @@ def _tally(ctx: click.Context) -> Tally | None:
         url = load({"url": ctx.params.get("url")}).settings.url
         if url.startswith("sqlite:") and sqlite_path(url).stat().st_size > LARGEST:
             return None
-        with store(url) as engine:
-            return engine.tally(TallyQuery())
+        with store(None, url) as here:
+            return here.engine.tally(TallyQuery())
     except Exception:
         return None

@@ -45,8 +45,8 @@ def health(
         check_name("queue", queue)
     code = FAILED
     try:
-        with store(url) as engine:
-            found = ready(engine, queue) if question == "ready" else live(engine, platform.node(), name)
+        with store(None, url) as here:
+            found = ready(here.engine, queue) if question == "ready" else live(here.engine, platform.node(), name)
     except StoreError as error:
         found, code = Health(ok=False, said=str(error)), UNREACHABLE
     if as_json:
