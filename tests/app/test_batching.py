@@ -25,7 +25,14 @@ def job(**options: Any) -> Job:
 
 
 def count(app: App) -> int:
-    return app.engine.search(Query(count=True)).count
+    """All jobs there are; a busy machine may need several looks."""
+    counted, query = 0, Query(count=True)
+    while True:
+        page = app.engine.search(query)
+        counted += page.count
+        if page.cursor is None:
+            return counted
+        query = Query(count=True, cursor=page.cursor)
 
 
 def same(number: int) -> int:

@@ -46,6 +46,11 @@ def fail(text: str) -> None:
     raise ValueError(text)
 
 @app.task
+async def hangs() -> None:
+    import asyncio
+    await asyncio.to_thread(time.sleep, 600)
+
+@app.task
 def slow(seconds: float) -> None:
     current_job().log("it begins")
     time.sleep(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -88,9 +89,41 @@ def test_waiting_ends_after_the_timeout_and_says_why_the_job_waits(shell: Shell)
     ],
 )
 def test_what_is_asked_for_wrongly_is_told(shell: Shell, words: tuple[str, ...], code: int, said: str) -> None:
+    shell("call", "-A", "tasks", "add", "1", "1")  # so that there is a store
     text = shell.refused(*words, code=code)
     assert said in text
     assert "hunter2" not in text
+
+
+def test_looking_for_a_result_makes_no_store(shell: Shell) -> None:
+    said = shell.refused("result", "0198f2b0-6b3c-7000-8000-0123456789ab", code=3)
+    assert said.startswith("Error: There is no store sqlite:///windlass.db.")
+    assert [path.name for path in shell.folder.iterdir() if path.name.startswith("windlass.db")] == []
+
+
+def test_a_line_that_is_refused_is_named_and_what_stood_before_it_is_sent(shell: Shell) -> None:
+    done = shell("send", "-A", "tasks", "add", "--json", stdin='[1, 2]\n{"a": 1, "b": "x"}\n[5, 6]\n', code=2)
+    assert "Line 2 is refused: Wrong type at `b`" in " ".join(done.stderr.split())
+    assert "1 jobs sent." in done.stderr
+    assert list(json.loads(done.stdout)) == ["id"]
+    assert "is not JSON" in shell("send", "tasks.add", stdin="[" * 100_000, code=2).stderr
+
+
+def test_sending_goes_on_when_nobody_reads_the_ids(shell: Shell) -> None:
+    (shell.folder / "many.jsonl").write_text("[1, 2]\n" * 5_000)
+    windlass = shell.command()[0]
+    typed = f"{windlass} send -A tasks add --from many.jsonl | head -1"
+    done = subprocess.run(
+        typed, shell=True, cwd=shell.folder, env=shell.environ, capture_output=True, text=True, check=True
+    )
+    assert "5,000 jobs sent." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_parameter_may_have_any_name_and_is_given_once(shell: Shell) -> None:
+    job_id = shell.out("call", "elsewhere.t", "self=1", "task=2", "args=3")
+    assert job_id
+    assert "`x` is given twice" in shell.refused("call", "elsewhere.t", "x=1", "x=2", code=2)
 
 
 def test_a_task_that_no_worker_knows_is_sent_with_a_remark(shell: Shell) -> None:

@@ -13,7 +13,7 @@ from tests.cli.conftest import Shell
 
 def test_it_runs_the_jobs_of_a_file_until_it_is_told_to_stop(shell: Shell) -> None:
     with shell.running("worker", "tasks.py", "--name", "box") as worker:
-        worker.wait_for("Worker box has started: pool auto, 8 slots, 5 tasks, all queues, sqlite:///windlass.db.")
+        worker.wait_for("Worker box has started: pool auto, 8 slots, 6 tasks, all queues, sqlite:///windlass.db.")
         assert shell.out("call", "add", "2", "3", "--wait") == "5"
         assert shell.out("call", "tasks.greet", "anne", "loud=true", "--wait") == "ANNE"
         assert worker.stop() == 0
@@ -24,7 +24,7 @@ def test_it_runs_the_jobs_of_a_file_until_it_is_told_to_stop(shell: Shell) -> No
 def test_an_app_is_named_by_its_file_or_module(shell: Shell, name: str) -> None:
     shell("call", "-A", name, "add", "1", "1")
     said = shell("worker", name, "--until-empty").stderr
-    assert "5 tasks" in said
+    assert "6 tasks" in said
     assert shell.out("call", "-A", "tasks:app", "add", "1", "1")
     shell("worker", "--until-empty", environ={"WINDLASS_APP": name})
 
@@ -55,8 +55,34 @@ def test_an_interrupt_lets_running_jobs_end_and_a_second_one_does_not(shell: She
         shell("call", "slow", "600")
         shell("call", "add", "1", "1", "--wait")
         worker.process.send_signal(signal.SIGTERM)
-        worker.wait_for("")
-        assert worker.stop(signal.SIGTERM) in {-signal.SIGTERM, 0}
+        worker.wait_for("is asked to stop")
+        assert worker.stop(signal.SIGTERM) == -signal.SIGTERM
+
+
+def test_a_task_that_outlasts_the_drain_does_not_keep_the_process(shell: Shell) -> None:
+    """Not even in a thread of asyncio's, for which Python waits at its end."""
+    with shell.running("worker", "tasks.py", "--drain", "0") as worker:
+        worker.wait_for("has started")
+        shell("call", "hangs")
+        shell("call", "add", "1", "1", "--wait")
+        assert worker.stop() == 0
+    assert "it goes back to the store" in worker.text
+
+
+def test_a_signal_at_the_first_moment_is_heard(shell: Shell) -> None:
+    (shell.folder / "early.py").write_text(
+        "import os, signal\nfrom windlass import App\napp = App()\n@app.task\ndef one() -> int: return 1\n"
+        "@app.on_start\ndef change_of_mind() -> None: os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    said = shell("worker", "early.py").stderr
+    assert "has stopped" in said
+
+
+def test_until_empty_ends_beside_a_paused_queue(shell: Shell) -> None:
+    mail = shell.out("call", "-A", "tasks", "greet", "anne")
+    shell("queues", "pause", "mail")
+    shell("worker", "tasks.py", "--until-empty")
+    assert "paused" in shell.refused("result", mail, code=1)
 
 
 def test_a_log_for_machines_is_an_object_per_line(shell: Shell) -> None:
@@ -95,6 +121,7 @@ def test_a_log_for_people_spells_out_what_a_terminal_would_obey(shell: Shell) ->
         (("tasks.py", "--pool", "solo"), "tasks.later is a coroutine function, which the pool solo cannot run"),
         (("tasks.py", "-c", "0"), "0 is not in the range"),
         (("tasks.py", "-Q", "a b"), "queue"),
+        (("tasks.py", "-Q", ","), "No queue is named. Leave the option out for all of them."),
         (("tasks.py", "--drain", "soon"), "soon"),
         (("tasks.py", "--logfile", "no/such/folder"), "cannot be written: No such file or directory"),
         (("tasks.py", "--untilempty"), "Did you mean '--until-empty'?"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.worker.rig import Rig
@@ -10,8 +12,9 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import Job, State
 from windlass.engines.protocol import BATCH, Note, Settlement
 from windlass.testing.faults import Fault
-from windlass.worker.consumer import LOOK_S, PATIENCE_US
+from windlass.worker.consumer import LOOK_S, NARROW_S, PATIENCE_US
 from windlass.worker.executor import given_back
+from windlass.worker.pools.pool import Wish
 from windlass.worker.settler import MOST_UNSETTLED
 
 
@@ -168,6 +171,67 @@ def test_a_wake_up_by_what_it_gave_back_itself_is_passed_on(rig: Rig) -> None:
     rig.crew.consumer.rest(LOOK_S)
     assert rig.consume() is None
     assert rig.engine.calls["signal"] == 1
+
+
+class Narrow:
+    """Lets the pool wish for some tasks only, as one does whose slots of the other kind are full."""
+
+    def __init__(self, rig: Rig) -> None:
+        rig.pool.wishes = lambda: [Wish(1, frozenset({"fails"}))]
+
+
+def test_two_that_sleep_for_some_tasks_only_do_not_wake_each_other_for_ever(rig: Rig) -> None:
+    Narrow(rig)
+    assert rig.consume() == NARROW_S
+    for _ in range(3):
+        send(rig.app, 1)
+        rig.crew.consumer.rest(NARROW_S)
+        assert rig.consume() == NARROW_S
+    assert rig.engine.calls["signal"] == 1, "passed on, for it was meant for another; not at once again"
+    rig.advance(NARROW_S)
+    send(rig.app, 1)
+    rig.crew.consumer.rest(NARROW_S)
+    rig.consume()
+    assert rig.engine.calls["signal"] == 2
+
+
+def test_a_free_slot_wakes_a_consumer_that_sleeps_for_other_tasks(rig: Rig) -> None:
+    Narrow(rig)
+    assert rig.consume() == NARROW_S
+    sleeper = threading.Thread(target=rig.crew.consumer.rest, args=(60.0,))
+    sleeper.start()
+    while sleeper.is_alive():
+        rig.crew.consumer.hungry()
+        sleeper.join(0.01)
+
+
+def test_waking_the_consumer_does_not_wake_the_heartbeat(rig: Rig) -> None:
+    """Each renewal is a commit; a slot becomes free many times a second."""
+    heart = threading.Thread(target=rig.crew.heartbeat.rest, args=(60.0,))
+    heart.start()
+    for _ in range(5):
+        rig.crew.consumer.rouse()
+        heart.join(0.01)
+    assert heart.is_alive()
+    while heart.is_alive():
+        rig.crew.heartbeat.rouse()
+        heart.join(0.01)
+
+
+def test_the_patience_for_a_suspect_is_bounded(rig: Rig) -> None:
+    """Beside a job of hours slots stand empty for a small part of the time only."""
+    send(rig.app, 1)
+    rig.consume()
+    rig.pool.begin_next()
+    make_suspect(rig)
+    empty_s = 0.0
+    for _ in range(7_200):
+        rig.consume()
+        empty_s += rig.crew.consumer.waits_for_others
+        rig.settle()
+        rig.advance(0.99)
+        rig.beat()
+    assert empty_s < 7_200 / 5
 
 
 # ── what others could run ───────────────────────────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import threading
 import time
 from collections import Counter
@@ -255,5 +256,63 @@ def test_a_worker_says_what_it_works_on_and_that_it_has_stopped(app: App, caplog
         pass
     assert [record.getMessage() for record in caplog.records if record.name == "windlass.worker"] == [
         f"Worker box has started: pool threads, 3 slots, 1 tasks, queues mail, default, {app.settings.url}.",
+        "Worker box is asked to stop; 0 tasks are running.",
         "Worker box has stopped.",
     ]
+
+
+def test_whoever_stops_second_waits_for_the_first(tmp_path: Path) -> None:
+    """Or a close of the app would take the store away under what is still ending."""
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    began, go_on = threading.Event(), threading.Event()
+
+    @app.task(name="patient")
+    def patient() -> str:
+        began.set()
+        go_on.wait(HANG_S)
+        return "done"
+
+    worker = Worker(app).start()
+    handle = patient.delay()
+    began.wait(HANG_S)
+    first = threading.Thread(target=worker.stop)
+    first.start()
+    wait_for("the stop to begin", lambda: getattr(worker, "_crew").stopping)  # noqa: B009 - how far it has come
+    second = threading.Thread(target=app.close)
+    second.start()
+    second.join(0.3)
+    assert second.is_alive()
+    go_on.set()
+    first.join(HANG_S)
+    second.join(HANG_S)
+    assert handle.state is State.SUCCEEDED
+    with worker:
+        assert patient.delay().get(HANG_S) == "done"
+    app.close()
+
+
+def test_a_process_forked_by_a_task_ends_well(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task(name="forks")
+    def forks() -> int | None:
+        child = multiprocessing.get_context("fork").Process(target=int)
+        child.start()
+        child.join()
+        return child.exitcode
+
+    with Worker(app, pool="threads"):
+        assert forks.delay().get(HANG_S) == 0
+    app.close()
+
+
+def test_a_worker_leaves_no_file_behind(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    app.task(name="double")(double)
+    left: list[int] = []
+    for number in range(4):
+        with Worker(app):
+            assert app.send("double", number).get(HANG_S) == 2 * number
+        left.append(len(list((tmp_path / "jobs.db.d" / "wake").iterdir())))
+    assert left[0] == left[-1]
+    app.close()

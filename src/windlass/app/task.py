@@ -60,12 +60,12 @@ class Sender(Generic[P, R]):
         """What `using` said."""
         self._said: Mapping[str, Any] = {}
 
-    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    def delay(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Sends a job; returns once the store has it."""
         (receipt,) = self._house.insert([self.job(args, kwargs)])
         return self._handle(receipt)
 
-    async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    async def adelay(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """The same from asyncio. Many in one tick of the loop travel as one batch."""
         (receipt,) = await self._house.insert_soon([self.job(args, kwargs)])
         return self._handle(receipt)
@@ -185,7 +185,7 @@ class Task(Sender[P, R]):
         # Its name and its docstring, but not its attributes: one called `name` would rename the task.
         functools.update_wrapper(cast("Any", self), function, updated=())
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the function here and now, without any queue."""
         if current.get() is not None:  # called by a running task: the job is that one's
             return self.function(*args, **self._with_resources(args, kwargs))
@@ -232,7 +232,7 @@ class Task(Sender[P, R]):
 class AsyncTask(Task[P, R]):
     """A coroutine function of an app: awaiting the call runs it here, a worker runs it on its loop."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Runs the coroutine here, on the caller's loop."""
         return self._run(args, kwargs)
 

@@ -82,7 +82,7 @@ def store(name: str | None, url: str | None) -> Generator[Store]:
     app = None if name is None or _outvoted(url) else load_app(name)
     settings = load({"url": url}).settings if app is None else app.settings
     engine = connect(settings.url, settings)
-    _refuse_to_make(settings.url)
+    refuse_to_make(settings.url)
     engine.open()
     try:
         yield Store(engine, settings, app)
@@ -99,7 +99,8 @@ def _outvoted(url: str | None) -> bool:
     return True
 
 
-def _refuse_to_make(url: str) -> None:
+def refuse_to_make(url: str) -> None:
+    """Refuses to look into a store that is not there: opening it would make it."""
     from windlass.core.errors import StoreUnavailable
     from windlass.core.redact import redact_url
     from windlass.engines.connect import sqlite_path

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
-from windlass.cli.options import DURATION, an_app, app_option, json_option, url_option
+from windlass.cli.options import DURATION, an_app, app_option, json_option, refuse_to_make, url_option
 from windlass.cli.output import put, put_json, say
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from windlass.app.task import Sender
 
 BATCH = 1_000
+Line = tuple[int, Any]
+"""The number of a line, and the call it is."""
 
 
 def send_options(function: Any) -> Any:
@@ -57,7 +59,10 @@ def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_js
     """Send a job of TASK with these ARGUMENTS, and print its id."""
     args, kwargs = _arguments(arguments)
     with an_app(how.pop("name"), how.pop("url")) as app:
-        handle = _sender(app, task, how).delay(*args, **kwargs)
+        sender, remark = _sender(app, task, how)
+        handle = sender.delay(*args, **kwargs)
+        if remark:
+            say(remark)
         if not waits and timeout is None:
             put_json({"id": handle.id}) if as_json else put(handle.id)
             return
@@ -79,14 +84,17 @@ A line is a list of arguments, or an object of arguments by name; anything else 
 def send(task: str, source: Any, as_json: bool, **how: Any) -> None:
     """Send a job of TASK for every line of a file, a JSON value each."""
     with an_app(how.pop("name"), how.pop("url")) as app:
-        sender, sent = _sender(app, task, how), 0
+        sender, remark = _sender(app, task, how)
+        sent, heard = 0, True
         try:
-            for calls in _in_batches(_lines(source)):
-                for handle in sender.delay_many(calls):
-                    put(handle.id)
-                sent += len(calls)
+            for batch in _in_batches(_lines(source)):
+                for handles in _send_batch(sender, batch):
+                    sent += len(handles)
+                    heard = heard and _put_ids(handles, as_json=as_json)
         finally:
-            put_json({"sent": sent}) if as_json else say(f"{sent:,} jobs sent.")
+            say(f"{sent:,} jobs sent.")
+            if sent and remark:
+                say(remark)
 
 
 @click.command(
@@ -104,7 +112,9 @@ Examples:
 def result(job_id: str, waits: bool, timeout: Any, name: str | None, url: str | None, as_json: bool) -> None:
     """Print the result of a job; what it died of, or why it has none yet."""
     with an_app(name, url) as app:
-        _put_result(app.result(job_id), timeout if waits or timeout is not None else 0, as_json=as_json)
+        handle = app.result(job_id)
+        refuse_to_make(app.settings.url)
+        _put_result(handle, timeout if waits or timeout is not None else 0, as_json=as_json)
 
 
 # ── arguments ───────────────────────────────────────────────────────────────────────────────────────────
@@ -115,6 +125,8 @@ def _arguments(words: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
     kwargs: dict[str, Any] = {}
     for word in words:
         name, sign, value = word.partition("=")
+        if sign and name in kwargs:
+            raise click.UsageError(f"`{name}` is given twice. Give it once.")
         if sign and name.isidentifier():
             kwargs[name] = value_of(value)
         elif kwargs:
@@ -124,19 +136,47 @@ def _arguments(words: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
-def _lines(source: Any) -> Iterator[Any]:
+def _lines(source: Any) -> Iterator[Line]:
     for number, line in enumerate(source, 1):
         if not line.strip():
             continue
         try:
             found = json.loads(line)
-        except ValueError as error:
-            raise click.UsageError(f"Line {number} is not JSON: {error}. What stood before it has been sent.") from None
-        yield found if isinstance(found, (list, dict)) else [found]
+        except (ValueError, RecursionError) as error:
+            raise _wrong(number, f"is not JSON: {error}.") from None
+        yield number, found if isinstance(found, (list, dict)) else [found]
 
 
-def _in_batches(calls: Iterator[Any]) -> Iterator[list[Any]]:
-    batch: list[Any] = []
+def _wrong(number: int, what: str) -> click.UsageError:
+    return click.UsageError(f"Line {number} {what} What stood before it has been sent.")
+
+
+def _send_batch(sender: Sender[..., Any], batch: list[Line]) -> Iterator[Sequence[Handle[Any]]]:
+    """Sends the lines together; where one is refused, one by one up to that."""
+    from windlass.core.errors import InputError
+
+    try:
+        yield sender.delay_many([call for _, call in batch])
+    except InputError:
+        for number, call in batch:
+            try:
+                yield sender.delay_many([call])
+            except InputError as error:
+                raise _wrong(number, f"is refused: {error}") from None
+
+
+def _put_ids(handles: Sequence[Handle[Any]], *, as_json: bool) -> bool:
+    """Prints their ids; False once nobody reads them any more, which is no reason to stop sending."""
+    try:
+        for handle in handles:
+            put_json({"id": handle.id}) if as_json else put(handle.id)
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def _in_batches(calls: Iterator[Line]) -> Iterator[list[Line]]:
+    batch: list[Line] = []
     wrong: click.UsageError | None = None
     try:
         for one in calls:
@@ -152,13 +192,15 @@ def _in_batches(calls: Iterator[Any]) -> Iterator[list[Any]]:
         raise wrong
 
 
-def _sender(app: App, task: str, how: dict[str, Any]) -> Sender[..., Any]:
+def _sender(app: App, task: str, how: dict[str, Any]) -> tuple[Sender[..., Any], str]:
+    """Who sends, and what is to be said about it once it is sent."""
     options = {name: value for name, value in how.items() if value is not None}
-    sender = app.named(_full_name(app, task))
-    return sender.using(**options) if options else sender
+    full, remark = _full_name(app, task)
+    sender = app.named(full)
+    return sender.using(**options) if options else sender, remark
 
 
-def _full_name(app: App, task: str) -> str:
+def _full_name(app: App, task: str) -> tuple[str, str]:
     """The task of that name, or the only one whose last part it is. Nobody knows it: it is sent all the same."""
     from windlass.core.names import near_miss
     from windlass.ops.cards import take_stock
@@ -166,10 +208,10 @@ def _full_name(app: App, task: str) -> str:
     cards = take_stock(app.engine).cards
     known = set(app.tasks) | {name for card in cards for name in card.tasks or ()}
     if task in known:
-        return task
+        return task, ""
     ending = sorted(name for name in known if name.endswith(f".{task}"))
     if len(ending) == 1:
-        return ending[0]
+        return ending[0], ""
     if len(ending) > 1:
         raise click.UsageError(f"{task} may be {', '.join(ending)}. Write it whole.")
     by_end = {name.rpartition(".")[2]: name for name in known}
@@ -177,8 +219,7 @@ def _full_name(app: App, task: str) -> str:
     hint = f" Did you mean {meant}?" if meant else ""
     if app.tasks:
         raise click.UsageError(f"The app has no task {task!a}.{hint}")
-    say(f"No running worker knows {task}: the job waits for one.{hint}")
-    return task
+    return task, f"No running worker knows {task}: the job waits for one.{hint}"
 
 
 # ── results ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from typing import Any
 
@@ -40,7 +42,10 @@ class QueuesType(click.ParamType[list[str]]):
     name = "a,b"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        return [name.strip() for name in str(value).split(",") if name.strip()]
+        names = [name.strip() for name in str(value).split(",") if name.strip()]
+        if not names:
+            self.fail("No queue is named. Leave the option out for all of them.", param, ctx)
+        return names
 
 
 def worker_options(function: Any) -> Any:
@@ -64,7 +69,7 @@ def worker_options(function: Any) -> Any:
                 envvar="WINDLASS_CONCURRENCY",
                 default=4,
                 show_default=True,
-                help="How many jobs at a time. [env: WINDLASS_CONCURRENCY]",
+                help="How many jobs at a time, of each kind (plain and async). [env: WINDLASS_CONCURRENCY]",
             ),
             click.option(
                 "-P",
@@ -162,10 +167,13 @@ def run_worker(
         raise click.UsageError(f"The app in {app_name} has no tasks. Decorate a function there: @app.task")
     if show_jobs or (show_jobs is None and logfile is None and sys.stderr.isatty()):
         logs.tell_jobs(app.bus)
+    here = Worker(app, slots=concurrency, pool=pool, queues=queues, name=worker_name, drain=drain)
     with app:
-        Worker(app, slots=concurrency, pool=pool, queues=queues, name=worker_name, drain=drain).run(
-            until_empty=until_empty
-        )
+        here.run(until_empty=until_empty)
+    if here.overran:
+        # Their threads may run for hours, and Python would wait for them.
+        logging.shutdown()
+        os._exit(0)
 
 
 def _set_up_logs(level: str, form: str, file: str | None) -> None:

@@ -429,6 +429,7 @@ class Interest(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = ()  # where there is work
     ends: frozenset[JobId] = frozenset()  # any of these jobs
     worker: WorkerId | None = None  # for whom orders are
+    bell: bytes | None = None  # an id of the listener's own: an order to it wakes this listener alone
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):

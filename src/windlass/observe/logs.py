@@ -61,7 +61,13 @@ class Json(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             fields["error.type"] = record.exc_info[0].__qualname__
             fields["error.stack"] = redact_text(self.formatException(record.exc_info))
-        return msgspec.json.encode(fields, enc_hook=str).decode()
+        # Half a character, as a file name may bring along, is no text that JSON could hold.
+        whole = {name: _whole(value) if isinstance(value, str) else value for name, value in fields.items()}
+        return msgspec.json.encode(whole, enc_hook=str).decode()
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def set_up(level: str = "info", form: str = "console", file: str | None = None) -> logging.Handler:

@@ -186,7 +186,7 @@ class Runner:
         app, desk = self._app, Desk()
         desk.take_in((claim,))
         settler = Settler(self._clock, self._store, desk, lambda: self._worker, app.stack, app.bus, app.limits)
-        executor = Executor(app, self._resources, settler.write, self._worker, alone=False)
+        executor = Executor(app, self._resources, settler.write, lambda: self._worker, alone=False)
         end, raised = self._attempt(executor, claim)
         settler.put(end, urgent=True)
         settler.flush()

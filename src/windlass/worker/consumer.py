@@ -17,7 +17,7 @@ from contextlib import suppress
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Claimed
-from windlass.core.ids import WorkerId
+from windlass.core.ids import WorkerId, new_id
 from windlass.engines.protocol import Claim, Claims, Engine, Hint, Interest, Note, Order, Verdict
 from windlass.worker.desk import Desk, Run
 from windlass.worker.executor import given_back
@@ -27,8 +27,9 @@ from windlass.worker.settler import MOST_UNSETTLED, Settler
 
 LOOK_S = 30.0
 SUSPECTS_US = 1_000_000
-PATIENCE_US, LATER_US = 5_000_000, 30_000_000
-"""How long a suspect waits for the others to end, and how long it is left to other workers if they do not."""
+PATIENCE_US, LATER_US, LONGEST_US = 5_000_000, 30_000_000, 60_000_000
+"""How long a suspect waits for the others to end, how long it is left to other workers if they do not, and how long the
+patience becomes at most: the pauses grow with it, so that slots stand empty for a seventh of the time."""
 NARROW_S = 1.0
 """How long it sleeps at most, and how often it passes a wake-up on, while it asks for some of its tasks only."""
 
@@ -59,6 +60,7 @@ class Consumer(Service):
         self.ticket = 0
         self._unsure = False
         """Whether the last claim was not answered: the store may have carried it out."""
+        self._bell_id = new_id()
         self.asking = False
         """Whether the store may have given us claims that are not on the desk yet."""
         self._listen_s: float | None = None
@@ -200,6 +202,11 @@ class Consumer(Service):
                 )
             )
 
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether a suspect keeps it from claiming until the others have ended."""
+        return self._suspect is not None and not self._alone
+
     # ── suspects ────────────────────────────────────────────────────────────────────────────────────────
 
     def _go_on_with(self, suspect: Claim) -> float | None:
@@ -228,8 +235,8 @@ class Consumer(Service):
         if left_us > 0:
             return left_us / 1e6
         self._suspect = None
-        self._suspects_at_us = now_us + LATER_US
-        self._patience_us *= 2  # or under steady work it would never run
+        self._suspects_at_us = now_us + LATER_US * self._patience_us // PATIENCE_US
+        self._patience_us = min(2 * self._patience_us, LONGEST_US)  # or under steady work it would never run
         self._settler.put(given_back(suspect), urgent=True)
         return 0
 
@@ -245,15 +252,15 @@ class Consumer(Service):
         if self._listen_s is None or pause_s is None:
             super().rest(pause_s)
             return
-        interest = Interest(queues=self._queues, worker=self._worker())
+        interest = Interest(queues=self._queues, worker=self._worker(), bell=self._bell_id)
         with suppress(StoreError):
             self._woken = [hint for hint in self._engine.listen(interest, pause_s) if hint.kind == "work"]
 
     def rouse(self) -> None:
         self.wake()
-        # It may sleep in the store's wait: an order to its worker wakes it there.
+        # It may sleep in the store's wait. An order to the worker would wake the heartbeat too, and cost a renewal.
         with suppress(StoreError):
-            self._engine.signal([Hint(kind="order", id=self._worker())])
+            self._engine.signal([Hint(kind="order", id=self._bell_id)])
 
     def hungry(self) -> None:
         """A slot is free."""

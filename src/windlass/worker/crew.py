@@ -17,6 +17,7 @@ from windlass.app.app import App
 from windlass.app.resources import Opened
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError, WrongPool
+from windlass.core.gates import read_gate
 from windlass.core.ids import show_id
 from windlass.core.job import State
 from windlass.core.redact import redact_url
@@ -57,6 +58,9 @@ class Crew:
         self._queues = queues
         self._loop: Loop | None = None
         self._making = threading.Lock()
+        self.stopping = False
+        self._ending = threading.Lock()
+        self._ended: bool | None = None
         self._told: set[str] = set()
         self._resources = Opened(app.resources, self._await if kind in WITH_A_LOOP else None)
         self.desk = Desk()
@@ -77,7 +81,7 @@ class Crew:
         self.consumer = Consumer(clock, engine, self.desk, self.settler, app.bus, self._worker, queues)
         self.janitor = Janitor(clock, engine, app.bus, self._worker, settings.sweep_s)
         self.watchman = Watchman(clock, self.desk, self.consumer, self.settler)
-        self.executor = Executor(app, self._resources, self.settler.write, self._worker(), alone=slots == 1)
+        self.executor = Executor(app, self._resources, self.settler.write, self._worker, alone=slots == 1)
         self.pool = self._make_pool(slots)
         self.consumer.pool = self.pool
         self.consumer.on_claims = self.watchman.wake
@@ -148,16 +152,29 @@ class Crew:
 
     def has_nothing_to_do(self) -> bool:
         """Whether it holds nothing, and no job waits that it could run now; what is due later does not count."""
-        if self.desk.open:
-            return False
-        tasks = set(self._tasks())
-        return not any(
-            count.n and count.state is State.READY and count.task in tasks and self._takes(count.queue)
-            for count in self._app.engine.tally(TallyQuery()).counts
-        )
+        ticket = self.consumer.ticket
+        try:
+            waits = bool(self._queues_with_work())
+        except StoreError:
+            return False  # not known now
+        # Looked at last: what was claimed meanwhile was not counted as waiting.
+        return not waits and not self.desk.open and not self.consumer.asking and ticket == self.consumer.ticket
 
-    def _takes(self, queue: str) -> bool:
-        return self._queues is None or queue in self._queues
+    def _queues_with_work(self) -> list[str]:
+        """Queues with ready jobs that it could run: it takes the queue, knows the task, and nobody paused it."""
+        tasks, engine = set(self._tasks()), self._app.engine
+        queues = sorted(
+            {
+                count.queue
+                for count in engine.tally(TallyQuery()).counts
+                if count.n and count.state is State.READY and count.task in tasks
+                if self._queues is None or count.queue in self._queues
+            }
+        )
+        rules = engine.read([f"queue/{queue}" for queue in queues]) if queues else []
+        return [
+            queue for queue, rule in zip(queues, rules, strict=True) if rule is None or not read_gate(rule.value).paused
+        ]
 
     # ── start and stop ──────────────────────────────────────────────────────────────────────────────────
 
@@ -193,8 +210,20 @@ class Crew:
             redact_url(self._app.settings.url),
         )
 
-    def stop(self, drain_s: float) -> None:
-        """Never takes much longer than the drain, even if the store does not answer: its threads are daemons."""
+    def stop(self, drain_s: float) -> bool:
+        """Whether everything had ended within the drain. A second call waits for the first, and says the same.
+
+        It never takes much longer than the drain, even if the store does not answer: its threads are daemons.
+        """
+        if not self.stopping:
+            self.stopping = True
+            log.info("Worker %s is asked to stop; %d tasks are running.", self._name, len(self.desk.running))
+        with self._ending:
+            if self._ended is None:
+                self._ended = self._stop(drain_s)
+            return self._ended
+
+    def _stop(self, drain_s: float) -> bool:
         until_us = self._clock.monotonic_us() + int((drain_s + SETTLE_S) * 1e6)
 
         def left_s() -> float:
@@ -203,7 +232,8 @@ class Crew:
         self.consumer.stop(left_s())
         for claim in self.pool.take_back():
             self.settler.put(given_back(claim), urgent=True)
-        if not self.desk.wait_until_empty(drain_s):
+        in_time = self.desk.wait_until_empty(drain_s)
+        if not in_time:
             self._give_up()
         self.watchman.stop(left_s())
         self.pool.stop()
@@ -227,6 +257,7 @@ class Crew:
                 log.exception("on_stop: %s failed.", getattr(hook, "__qualname__", hook))
         self._close_resources()
         log.info("Worker %s has stopped.", self._name)
+        return in_time
 
     def _give_up(self) -> None:
         """The drain is over: what still runs goes back to the store; its end comes too late to count.

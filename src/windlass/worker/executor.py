@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -68,7 +68,9 @@ class Refused(Exception):
 class Executor:
     """Knows how an attempt goes; the pool knows where."""
 
-    def __init__(self, app: App, resources: Opened, scribe: Scribe, worker: WorkerId, *, alone: bool) -> None:
+    def __init__(
+        self, app: App, resources: Opened, scribe: Scribe, worker: Callable[[], WorkerId], *, alone: bool
+    ) -> None:
         self._app = app
         self._engine = app.engine
         self._limits = app.limits
@@ -128,7 +130,7 @@ class Executor:
                     at_us=self._app.now_us(),
                     job=claim.id,
                     task=claim.task,
-                    worker=self._worker,
+                    worker=self._worker(),
                     fence=claim.fence,
                     attempt=claim.attempt,
                 )

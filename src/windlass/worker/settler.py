@@ -99,7 +99,8 @@ class Settler(Service):
         if not self._since_us:
             self._since_us = now_us
         left_us = self._since_us + PATIENCE_US - now_us
-        if left_us > 0 and not self._urgent and len(self._ends) < BATCH and not self.stopping:
+        # After a failure at once: a step that only waits would count as one that worked, and end the outage in the log.
+        if left_us > 0 and not self._urgent and len(self._ends) < BATCH and not self.stopping and not self._pause_s:
             return left_us / 1e6
         self.flush()
         return 0  # and only then to sleep, said beforehand

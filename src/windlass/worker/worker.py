@@ -17,6 +17,7 @@ from windlass.core.errors import BadValue, WouldBlock, WrongPool
 from windlass.core.ids import show_id
 from windlass.core.names import check_name, near_miss, refuse_unknown
 from windlass.worker.crew import Crew, Kind
+from windlass.worker.service import log
 
 KINDS: tuple[Kind, ...] = ("auto", "solo", "threads", "aio")
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -53,6 +54,8 @@ class Worker:
         self._drain_s = to_us(drain) / SECOND_US
         self._clock: Clock = SystemClock()
         self._crew: Crew | None = None
+        self.overran = False
+        """Whether tasks still ran when its last stop was over; what they run in may keep the process from ending."""
         self._own = threading.Lock()
 
     @property
@@ -69,8 +72,10 @@ class Worker:
         """Returns once the worker may claim; an error of a resource or of `on_start` is raised here."""
         if self._crew is not None and self._crew.pid != os.getpid():
             self._crew, self._own = None, threading.Lock()  # a forked child: the crew is the parent's
+        if self._crew is not None and self._crew.stopping:
+            self._crew.stop(0)  # somebody is at it: that is waited for
         with self._own:
-            if self._crew is None:
+            if self._crew is None or self._crew.stopping:
                 _checked(self._app, self._slots, self._kind)  # again: tasks may have come since
                 self._crew = Crew(self._app, self._kind, self._slots, self._queues, self._name, self._clock)
                 try:
@@ -83,17 +88,24 @@ class Worker:
         return self
 
     def stop(self, drain: Duration | None = None) -> None:
-        """Stops gracefully: what has not started goes back to the store, what runs has `drain` to end."""
-        here = current.get()
-        if here is not None and here.store is self._app and self._crew is not None and self._crew.runs(here.job_id):
-            raise WouldBlock("A task cannot stop its own worker and wait for it.", "Stop it from outside.")
-        with self._own:
-            crew, self._crew = self._crew, None
+        """Stops gracefully: what has not started goes back to the store, what runs has `drain` to end.
+
+        Whoever comes second waits for the stop that is under way.
+        """
+        crew = self._crew
         # In a forked child the worker is the parent's: its claims and its card are not ours to give away.
-        if crew is not None and crew.pid == os.getpid():
-            _at_exit.discard(self)
-            self._app.before_close.discard(self.stop)
-            crew.stop(self._drain_s if drain is None else to_us(drain) / SECOND_US)
+        if crew is None or crew.pid != os.getpid():
+            return
+        here = current.get()
+        if here is not None and here.store is self._app and crew.runs(here.job_id):
+            raise WouldBlock("A task cannot stop its own worker and wait for it.", "Stop it from outside.")
+        self.overran = not crew.stop(self._drain_s if drain is None else to_us(drain) / SECOND_US)
+        # Only now: until then the end of the process, and a close of the app, wait for it.
+        with self._own:
+            if self._crew is crew:
+                self._crew = None
+                _at_exit.discard(self)
+                self._app.before_close.discard(self.stop)
 
     def run(self, *, until_empty: bool = False) -> None:
         """Works until SIGINT or SIGTERM, then stops gracefully; a second signal ends the process at once.
@@ -111,15 +123,18 @@ class Worker:
         def ask(_number: int, _frame: object) -> None:
             asked.set()
 
-        with self:
-            before = {number: signal.signal(number, ask) for number in ENDING}
-            try:
+        # Before the start: a process manager that changes its mind at once is heard too.
+        before = {number: signal.signal(number, ask) for number in ENDING}
+        try:
+            with self:
                 while not asked.wait(EMPTY_LOOK_S if until_empty else SIGNAL_LOOK_S):
                     if self._crew is None or (until_empty and self._crew.has_nothing_to_do()):
                         break
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+                for number in ENDING:
+                    signal.signal(number, signal.SIG_DFL)  # from now on by the kernel, whatever Python waits for
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -135,7 +150,10 @@ _at_exit: set[Worker] = set()
 def _stop_all() -> None:
     """At the end of the process, while threads can still be started: what runs may need some."""
     for worker in list(_at_exit):
-        worker.stop()
+        try:
+            worker.stop()
+        except Exception:  # one must not keep the others from their end
+            log.exception("A worker could not be stopped.")
 
 
 # After that of concurrent.futures, and so run before it: from then on nobody can start a thread of a pool.

@@ -34,7 +34,7 @@ class Ear:
             case "end":
                 return hint.id in interest.ends
             case "order":
-                return interest.worker is not None and hint.id == interest.worker
+                return hint.id is not None and hint.id in (interest.worker, interest.bell)
             case "closed":
                 return True
 

@@ -359,8 +359,11 @@ class SqliteEngine:
             # At every beat: after close and open the card is still there, and the lock is not.
             hands.owners.hold(worker)
         orders = self._write(lambda tx: renew.renew(tx, beat))
-        if by_lock and (orders.gone or beat.bye):
-            hands.owners.release(worker)
+        if orders.gone or beat.bye:
+            hands.bells.forget(worker)
+            self._looked.pop(worker, None)
+            if by_lock:
+                hands.owners.release(worker)
         return orders
 
     def note(self, notes: Sequence[Note], /) -> list[Verdict]:

@@ -47,6 +47,7 @@ class Listens(msgspec.Struct, frozen=True):
 
     queues: tuple[str, ...] | None
     worker: bytes | None
+    bell: bytes | None = None
 
 
 _listens = msgspec.json.Decoder(Listens).decode
@@ -56,11 +57,11 @@ class Ear:
     """A FIFO that one listening thread uses at a time."""
 
     def __init__(self, folder: Path, interest: Interest) -> None:
-        works = interest.queues != () or interest.worker is not None
+        works = interest.queues != () or interest.worker is not None or interest.bell is not None
         kind = ("w" if works else "") + ("e" if interest.ends else "")
         self.path = folder / f"{new_id().hex()}.{kind or 'w'}"
         self._side = Path(f"{self.path}.json")
-        self._listens = Listens(interest.queues, interest.worker)
+        self._listens = Listens(interest.queues, interest.worker, interest.bell)
 
     def open(self) -> int:
         """Becomes idle: from now on senders can write. Where anything of it was removed, it is made anew."""
@@ -156,7 +157,14 @@ class Bells:
             if self._closed:
                 ear.remove()
             else:
-                self._ears[key].append(ear)
+                self._ears.setdefault(key, []).append(ear)
+
+    def forget(self, worker: bytes) -> None:
+        """Takes away the FIFOs of a worker that has gone; its next start has another id."""
+        with self._lock:
+            for interest in [interest for interest in self._ears if interest.worker == worker]:
+                for ear in self._ears.pop(interest):
+                    ear.remove()
 
     def close(self) -> None:
         """Wakes everybody who listens here, and takes the FIFOs away."""
@@ -205,7 +213,7 @@ class Bells:
             if hint.kind == "work":
                 self._ring_first(workers, hint)
             elif hint.kind == "order" and hint.id is not None:
-                for name in self._of_worker(workers, hint.id):
+                for name in self._of(workers, hint.id):
                     self._ring(name, f"order {hint.id.hex()}\n".encode())
 
     def _names(self) -> list[str]:
@@ -226,8 +234,9 @@ class Bells:
             if self._ring(name, f"work {hint.queue}\n".encode()):
                 return
 
-    def _of_worker(self, names: list[str], worker: bytes) -> list[str]:
-        return [name for name in names if (listens := self._listens(name)) is not None and listens.worker == worker]
+    def _of(self, names: list[str], whom: bytes) -> list[str]:
+        found = ((name, self._listens(name)) for name in names)
+        return [name for name, listens in found if listens is not None and whom in (listens.worker, listens.bell)]
 
     def _listens(self, name: str) -> Listens | None:
         known = self._known.get(name)

@@ -40,9 +40,8 @@ class BothPool:
     def _pool(self, kind: bool) -> OnePool:
         pool = self._pools.get(kind)
         if pool is None:
-            pool = self._make(kind)
+            pool = self._pools[kind] = self._make(kind)
             pool.start()
-            self._pools[kind] = pool
         return pool
 
     def start(self) -> None:
