@@ -1,4 +1,4 @@
-"""Write the tables of docs/reference that the code itself defines: lifecycle, errors, settings, values of the protocol.
+"""Write the parts of docs/reference that the code defines: lifecycle, errors, settings, protocol, commands.
 
     python scripts/write_reference.py            write them
     python scripts/write_reference.py --check    say which differ from the code; write nothing
@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+import click
+
+from windlass.cli.main import cli
 from windlass.core import errors
 from windlass.core.errors import WindlassError
 from windlass.core.job import State
@@ -190,11 +193,56 @@ def _wordless(value: str, field: str) -> str:
     raise ValueError(f"{value}.{field} has no meaning: write one behind it in engines/protocol.py.")
 
 
+def commands(
+    command: click.Command = cli, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command and sub-command, with what is typed for it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from commands(inner, (*path, name))
+
+
+def commands_sections() -> list[str]:
+    """A section for each command: how it is typed, what it does, its options, its examples."""
+    lines: list[str] = []
+    for path, command in commands():
+        if path:
+            lines += ["", f"{'#' * (len(path) + 1)} windlass {' '.join(path)}", "", *_command(path, command)]
+    return lines[1:]
+
+
+def _command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=" ".join(("windlass", *path)))
+    yield f"`{' '.join(command.get_usage(context).removeprefix('Usage: ').split())}`"
+    yield ""
+    yield " ".join((command.help or "").split())
+    yield ""
+    if not isinstance(command, click.Group):
+        rows = [_option(option, context) for option in command.params if isinstance(option, click.Option)]
+        yield from table(["option", "meaning"], rows)
+        yield ""
+    yield "```text"
+    yield from (command.epilog or "").removeprefix("\b\n").rstrip().splitlines()
+    yield "```"
+
+
+def _option(option: click.Option, context: click.Context) -> list[str]:
+    record = option.get_help_record(context)
+    assert record is not None, option.name
+    # A bar would end the cell.
+    return [f"`{record[0]}`".replace("|", "\\|"), " ".join(record[1].split()).replace("|", "\\|")]
+
+
 PAGES: dict[str, Callable[[], list[str]]] = {
     "lifecycle.md": lifecycle_table,
     "errors.md": errors_table,
     "settings.md": settings_table,
     "protocol.md": values_tables,
+    "cli.md": commands_sections,
 }
 
 

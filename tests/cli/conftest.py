@@ -93,10 +93,12 @@ class Shell:
         assert not done.stdout, "what is refused prints nothing"
         return " ".join(done.stderr.split())
 
-    def on_terminal(self, *words: str, answer: str = "", width: int = 100, code: int = 0) -> str:
-        """What a terminal gets to see of a command, its bytes as they are; `answer` is typed beforehand."""
+    def on_terminal(
+        self, *words: str, answer: str = "", until: str = "", width: int = 100, code: int = 0, **environ: str
+    ) -> str:
+        """What a terminal gets to see of a command. `answer` is typed beforehand, Ctrl-C when it shows `until`."""
         ours, theirs = pty.openpty()
-        environ = {**self.environ, "COLUMNS": str(width), "TERM": "xterm-256color"}
+        environ = {**self.environ, "COLUMNS": str(width), "LINES": "40", "TERM": "xterm-256color", **environ}
         process = subprocess.Popen(
             self.command(*words), cwd=self.folder, env=environ, stdin=theirs, stdout=theirs, stderr=theirs
         )
@@ -107,12 +109,29 @@ class Shell:
         try:
             while piece := os.read(ours, 65_536):
                 seen += piece
+                if until and until.encode() in seen:
+                    process.send_signal(signal.SIGINT)
+                    until = ""
         except OSError:
             pass  # the other side has been closed
         finally:
             os.close(ours)
         assert process.wait(60) == code, seen
         return seen.decode()
+
+    def script(self, line: str) -> str:
+        """What a line for sh prints, such as one with a pipe in it."""
+        done = subprocess.run(
+            ["sh", "-c", line],
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert not done.stderr, done.stderr
+        return done.stdout
 
     @staticmethod
     def command(*words: str) -> list[str]:
@@ -192,14 +211,18 @@ class Typed:
 
     def __call__(self, *words: str, code: int = 0) -> Done:
         """Types a command, and sees that it ends with that code."""
+        done = self.anyhow(*words)
+        assert done.code == code, (words, done)
+        return done
+
+    def anyhow(self, *words: str) -> Done:
+        """Types a command, whatever its end."""
         self._monkeypatch.setattr(sys, "argv", ["windlass", *words])
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
         shown = self._capsys.readouterr()
-        done = Done(int(str(ended.value.code)), shown.out, shown.err)
-        assert done.code == code, (words, done)
-        return done
+        return Done(int(str(ended.value.code)), shown.out, shown.err)
 
     def json(self, *words: str, code: int = 0) -> Any:
         """What a command prints for programs: one JSON value, and nothing else."""

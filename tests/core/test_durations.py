@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.durations import DAY_US, HOUR_US, LONGEST_US, MINUTE_US, instant_us, show, to_us
+from windlass.core.durations import DAY_US, HOUR_US, LONGEST_US, MINUTE_US, instant_us, show, show_span, to_us
 from windlass.core.errors import BadValue
 
 
@@ -124,3 +124,10 @@ def test_a_naive_datetime_is_refused_and_shown_how_to_become_aware() -> None:
 def test_what_is_no_datetime_is_refused(value: object) -> None:
     with pytest.raises(BadValue, match="aware datetime"):
         instant_us(cast("datetime", value))
+
+
+@pytest.mark.parametrize(
+    ("us", "shown"), [(0, "0s"), (-5, "0s"), (1_499, "1ms"), (999_999, "1s"), (61_400_000, "1m 1s"), (DAY_US, "1d")]
+)
+def test_a_span_is_shown_as_far_as_people_care(us: int, shown: str) -> None:
+    assert show_span(us) == shown

@@ -393,3 +393,8 @@ def test_behind_a_parameter_that_nobody_passes_the_others_are_passed_by_name() -
         signature.check((1, 2), {})
     last = Signature(function, {"c"})
     last.check((1, "left_out", 2, 5, 6), {})
+
+
+@pytest.mark.parametrize(("name", "place"), [("a", 0), ("b", 2), ("key", None), ("other", None)])
+def test_the_place_of_a_parameter_by_position(name: str, place: int | None) -> None:
+    assert Signature.of(sample).place_of(name) == place

@@ -60,6 +60,8 @@ def test_history_is_summed_by_moment(harness: Harness) -> None:
     assert [it.counts for it in stats.history(harness.engine, "minute", queue="b")] == [{"failed": 1}, {"succeeded": 2}]
     assert [it.counts for it in stats.history(harness.engine, "hour", task="t")] == [{"succeeded": 5}]
     assert [it.counts for it in stats.history(harness.engine, "minute", since_us=begin_us + 1)] == [{"succeeded": 2}]
+    assert stats.outcomes(harness.engine, "minute") == {"t": {"succeeded": 5}, "u": {"failed": 1}}
+    assert stats.outcomes(harness.engine, "minute", since_us=begin_us + 1) == {"t": {"succeeded": 2}}
 
 
 def test_a_worker_shows_its_card_its_age_and_what_it_runs(app: App) -> None:

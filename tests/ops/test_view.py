@@ -12,7 +12,7 @@ from windlass.core.codec import encode_arguments, encode_result
 from windlass.core.errors import JobDead, JobNotFound
 from windlass.core.ids import new_id, show_id
 from windlass.core.job import Edge, Failure, Outcome, State, Unique
-from windlass.engines.protocol import Query
+from windlass.engines.protocol import Query, Settlement
 from windlass.ops import view
 from windlass.testing.conformance import Harness
 
@@ -68,6 +68,11 @@ def test_only_new_lines_of_a_log_are_shown_where_asked(harness: Harness) -> None
         harness.note(claim, "log", text)
     seen = view.job(harness.engine, claim.id, log_after=1, now_us=harness.now_us)
     assert [(line.number, line.text) for line in seen.log] == [(2, "two \ufffd"), (3, "three")]
+    page = view.log(harness.engine, claim.id, after=2)
+    assert ([line.text for line in page.lines], page.state, page.ended) == (["three"], State.RUNNING, False)
+    harness.settle(Settlement(id=claim.id, fence=claim.fence))
+    page = view.log(harness.engine, claim.id, after=3)
+    assert (page.lines, page.ended) == ((), True)
 
 
 def test_whatever_ties_a_job_to_others_is_shown(harness: Harness) -> None:

@@ -40,7 +40,7 @@ class When(int):
 
 
 def say(text: str) -> None:
-    """A remark, for people; no password in its URLs."""
+    """A remark, for people. It may quote an error, which may quote a URL with a password."""
     click.echo(plain(redact_text(text), lines=True), err=True)
 
 

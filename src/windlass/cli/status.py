@@ -63,10 +63,11 @@ def status(watch: bool, every: Any, name: str | None, url: str | None, as_json: 
         if not watch:
             seen = look(here)
             put_json(seen) if as_json else _print(seen)
-        elif as_json or not sys.stdout.isatty():
-            _lines(here, pause_s, as_json=as_json)
-        else:
-            _live(here, pause_s)
+            return
+        try:
+            _lines(here, pause_s, as_json=as_json) if as_json or not sys.stdout.isatty() else _live(here, pause_s)
+        except KeyboardInterrupt:
+            return  # how a watch ends
 
 
 def look(here: Store) -> Overview:
@@ -167,10 +168,7 @@ def _lines(here: Store, pause_s: float, *, as_json: bool) -> None:
 def _live(here: Store, pause_s: float) -> None:
     from rich.live import Live
 
-    try:
-        with Live(page(look(here)), console=console(), screen=True, auto_refresh=False) as live:
-            while True:
-                time.sleep(pause_s)
-                live.update(page(look(here)), refresh=True)
-    except KeyboardInterrupt:
-        return  # how a watch ends
+    with Live(page(look(here)), console=console(), screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(page(look(here)), refresh=True)
+            time.sleep(pause_s)
