@@ -64,8 +64,8 @@ def test_all_of_an_error_are_retried(app: App, typed: Typed, died: dict[str, lis
     assert app
     query = ("dead", "retry", "--error", fingerprint(typed, "shop.charge"))
     assert "Retry 3 jobs?" in typed.refused(*query, code=2)
-    assert typed(*query, "-n").out == "3 jobs would be put back on their queues.\n"
-    assert typed(*query, "--yes").err == "3 jobs put back on their queues.\n"
+    assert typed(*query, "-n").out == "3 jobs would be put back in the queue.\n"
+    assert typed(*query, "--yes").err == "3 jobs put back in the queue.\n"
     assert {handle.state for handle in died["charge"]} == {State.READY}
     assert died["crawl"][0].state is State.DEAD
     assert typed.json("dead", "retry", "--all", "--yes")["changed"] == 1

@@ -130,7 +130,7 @@ def test_named_jobs_are_changed_without_asking(typed: Typed, sent: dict[str, Han
     assert sent["ready"].state is State.CANCELLED
     assert "cancelled (not needed)" in typed("jobs", "show", sent["ready"].id).out
     again = typed.refused("jobs", "cancel", sent["ready"].id, code=1)
-    assert "0 jobs cancelled or asked to stop, 1 left as they were." in again
+    assert "0 jobs cancelled or asked to stop, 1 left as is." in again
     assert typed.json("jobs", "retry", sent["ready"].id, sent["dead"].id)["changed"] == 2
     assert sent["dead"].state is State.READY
     typed("jobs", "delete", sent["dead"].id)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHOWN = 10
+STEP = 100
+"""So many are changed in one step: a bar for fewer would only flicker."""
 
 
 class Manner(NamedTuple):
@@ -101,7 +103,7 @@ def _bar(deed: Deed, count: int) -> Generator[Progress | None]:
         gone = done
 
     try:
-        if not sys.stderr.isatty():
+        if count <= STEP or not sys.stderr.isatty():
             yield watch
             return
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -135,5 +137,5 @@ def _tell(deed: Deed, steered: Steered, manner: Manner) -> None:
         say(f"{refused.id}: {refused.why}")
     if steered.refused > SHOWN:
         say(f"… and {steered.refused - SHOWN:,} more like these.")
-    left = f", {steered.refused:,} left as they were" if steered.refused else ""
+    left = f", {steered.refused:,} left as is" if steered.refused else ""
     say(f"{number_of(steered.changed)} {deed.done}{left}.")

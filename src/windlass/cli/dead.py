@@ -135,7 +135,7 @@ def retry(ids: tuple[str, ...], every: bool, edit: tuple[str, ...], args: Any, k
     """Run the dead jobs named once more, or all of an error, a queue, a task; all attempts are before them again."""
     from windlass.engines.protocol import Change
 
-    deed = Deed("Retry", "put back on their queues")
+    deed = Deed("Retry", "put back in the queue")
     if not has_edits(edit, args, kwargs):
         _change(Change.RETRY, deed, ids, every, asked)
         return

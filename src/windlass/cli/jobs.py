@@ -218,7 +218,7 @@ def retry(ids: tuple[str, ...], **asked: Any) -> None:
     """Run the jobs named once more, or all dead ones that the options find."""
     from windlass.engines.protocol import Change
 
-    steer_jobs(Change.RETRY, Deed("Retry", "put back on their queues"), ids, asked)
+    steer_jobs(Change.RETRY, Deed("Retry", "put back in the queue"), ids, asked)
 
 
 @click.command(
