@@ -172,6 +172,14 @@ def test_a_person_is_asked_and_shown_how_far_it_is(app: App, shell: Shell) -> No
     assert handles[0].state == "cancelled"
 
 
+def test_who_interrupts_is_told_how_far_it_came(app: App, shell: Shell) -> None:
+    send(app, 10_000)
+    shown = shell.on_terminal("jobs", "delete", "--tag", "bulk", "--yes", until="Delete", code=130)
+    assert " of 10,000 gone through so far. The same command goes on." in shown
+    shell("jobs", "delete", "--tag", "bulk", "--yes")
+    assert shell("jobs", "list").stderr == "No such job.\n"
+
+
 @pytest.mark.parametrize(("width", "heads"), [(70, "ID STATE TASK WHEN"), (120, "ID STATE TASK QUEUE TRY WHEN ERROR")])
 def test_a_table_fits_the_terminal_and_ids_stay_whole(app: App, shell: Shell, width: int, heads: str) -> None:
     (handle,) = send(app, 1)

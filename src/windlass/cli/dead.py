@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli import jobs
 from windlass.cli.bulk import Deed, Manner, bulk_options, end
 from windlass.cli.editing import edited, edits, has_edits
-from windlass.cli.jobs import change_ids, change_query, gather, put_job, put_lines
+from windlass.cli.jobs import change_ids, change_query, gather, put_job
 from windlass.cli.main import Lazy
 from windlass.cli.options import Store, store, store_options
 from windlass.cli.output import Sheet, When, number_of, put, put_json, put_sheet, say
@@ -71,14 +72,18 @@ def list_dead(name: str | None, url: str | None, as_json: bool, ungrouped: bool,
         which = query(here, state="dead", **asked)
         if ungrouped:
             found, more = gather(here, which, limit)
-            put_json(found) if as_json else put_lines(found) if found else None
+            sheet = jobs.sheet_of(found)
         else:
             groups = view.error_groups(here.engine, which)
             found, more = groups.groups[:limit], len(groups.groups) > limit
-            put_json(found) if as_json else put_sheet(sheet_of(found)) if found else None
+            sheet = sheet_of(found)
             if groups.more:
                 say(f"Only the newest {number_of(groups.looked_at)} were looked at.")
-        if not found and not as_json:
+        if as_json:
+            put_json(found)
+        elif found:
+            put_sheet(sheet)
+        else:
             say(f"No dead job.{misspelt(here, which)}")
     if more:
         say(f"There are more than {limit:,}: --limit shows them.")

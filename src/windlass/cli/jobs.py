@@ -67,7 +67,7 @@ def list_jobs(name: str | None, url: str | None, as_json: bool, limit: int, **as
         if as_json:
             put_json(found)
         elif found:
-            put_lines(found)
+            put_sheet(sheet_of(found))
         else:
             say(f"No such job.{misspelt(here, which)}")
     if more:
@@ -162,13 +162,13 @@ def gather(here: Store, which: Query, limit: int) -> tuple[list[JobLine], bool]:
             return found[:limit], len(found) > limit
 
 
-def put_lines(found: list[JobLine]) -> None:
-    """Jobs, one in a line."""
+def sheet_of(found: list[JobLine]) -> Sheet:
+    """A row for each job."""
     rows = [
         (job.id, job.state, job.task, job.queue, job.attempt, When(_when(job)), job.error or job.reason)
         for job in found
     ]
-    put_sheet(Sheet(HEADS, rows, right=["try"], short=["error", "task"], spare=["try", "queue", "error"]))
+    return Sheet(HEADS, rows, right=["try"], short=["error", "task"], spare=["try", "queue", "error"])
 
 
 def _when(job: JobLine) -> int:
