@@ -21,6 +21,7 @@ FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("worker:worker", "Run jobs: windlass worker tasks.py"),
+    "dev": ("dev:dev", "Run jobs, and start anew whenever the code changes."),
     "call": ("sending:call", "Send one job, and wait for its result if asked to."),
     "send": ("sending:send", "Send many jobs of one task, a line of JSON each."),
     "result": ("sending:result", "Show what came of a job."),

@@ -14,6 +14,8 @@ from windlass.cli.options import DURATION, app_option, load_app
 
 POOLS = ("auto", "solo", "threads", "aio")
 LEVELS = ("debug", "info", "warning", "error")
+PATIENCE_S = 10.0
+"""How long a worker may take to stop, besides its --drain, before whoever started it kills it."""
 
 
 class PoolType(click.ParamType[str]):
@@ -136,8 +138,14 @@ Stop it with Ctrl-C or SIGTERM: running jobs may end; a second one ends it at on
 )
 @worker_options
 @click.option("--until-empty", is_flag=True, help="Stop when no job is left that could run now.")
-def worker(app: str | None, name: str | None, until_empty: bool, **how: Any) -> None:
+@click.option("--lifeline", type=int, hidden=True, help="A pipe: stop when its other end is closed.")
+def worker(app: str | None, name: str | None, until_empty: bool, lifeline: int | None, **how: Any) -> None:
     """Run the jobs of APP: a file (tasks.py), a module (shop.tasks) or an app in it (shop.tasks:app)."""
+    if lifeline is not None:
+        from windlass.core.durations import SECOND_US, to_us
+        from windlass.worker.lifeline import hold_on_to
+
+        hold_on_to(lifeline, to_us(how["drain"]) / SECOND_US + PATIENCE_S)
     run_worker(app or name, until_empty=until_empty, **how)
 
 
