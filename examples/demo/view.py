@@ -31,7 +31,9 @@ STYLES: Final = {
 SIGNS: Final = {"succeeded": "✔", "retrying": "↻", "dead": "✖", "cancelled": "⊘", "running": "▶", "ready": "…"}
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 WIDE: Final = 100
+WIDER: Final = 110
 TALL: Final = 30
+TALLER: Final = 36
 
 
 def draw(look: Look, url: str, seconds: float, console: Console) -> Layout:
@@ -52,11 +54,11 @@ def draw(look: Look, url: str, seconds: float, console: Console) -> Layout:
         Layout(_boxed("throughput", _throughput(look, right - 4, len(look.queues))), size=right),
     )
     page["work"].split_row(
-        Layout(_boxed("running", _moving(look.moving, 13 if width < WIDE else 20))),
+        Layout(_boxed("running", _moving(look.moving, 13 if width < WIDER else 20))),
         Layout(_boxed("workers", _workers(look)), size=right),
     )
     if height >= TALL:
-        page.add_split(Layout(_boxed("why is it not running?", _waiting(look)), size=4))
+        page.add_split(Layout(_boxed("why is it not running?", _waiting(look)), size=4 if height < TALLER else 5))
     return page
 
 
