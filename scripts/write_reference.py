@@ -222,7 +222,8 @@ def _command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
     yield " ".join((command.help or "").split())
     yield ""
     if not isinstance(command, click.Group):
-        rows = [_option(option, context) for option in command.params if isinstance(option, click.Option)]
+        options = (option for option in command.params if isinstance(option, click.Option) and not option.hidden)
+        rows = [_option(option, context) for option in options]
         yield from table(["option", "meaning"], rows)
         yield ""
     yield "```text"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sqlite.rig import outside
+from tests.sqlite.rig import in_child, outside
 from windlass.engines.protocol import BATCH
 from windlass.engines.sqlite import SqliteEngine, rows
 from windlass.engines.sqlite.statements import FOLDER, repeated, sql
@@ -135,3 +135,18 @@ def test_the_ends_of_a_whole_batch_are_found_by_their_ids(engine: SqliteEngine, 
 def test_every_statement_that_looks_for_jobs_is_listed() -> None:
     looks = {name for name in NAMES if re.search(r"\bFROM job\b", sql(name)) and "seq = ?1" not in sql(name)}
     assert looks - HOT.keys() <= {"search_all", "row_by_id", "extra_read", "ended_among"}
+
+
+def test_statements_are_read_whatever_the_locale(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their comments hold more than ASCII, which is what Python takes a file for in this locale unless it is told."""
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    done = in_child(
+        """
+        import pathlib, sys
+        from windlass.engines.sqlite import SqliteEngine
+        SqliteEngine(pathlib.Path(sys.argv[1])).open()
+        """,
+        path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

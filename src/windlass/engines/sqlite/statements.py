@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 @cache
 def sql(name: str) -> str:
     """The statement of that name, without its head: the text is the key of SQLite's statement cache."""
-    lines = (FOLDER / "sql" / f"{name}.sql").read_text().splitlines()
+    lines = (FOLDER / "sql" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("--")).strip()
 
 
@@ -29,7 +29,7 @@ _VALUES = re.compile(r"(?<=VALUES )(\([^)]*\))")
 def migrations() -> list[tuple[int, str]]:
     """The schema files in order, each with the version it leads to."""
     files = sorted((FOLDER / "schema").glob("[0-9]*.sql"))
-    return [(int(file.name.split("_")[0]), file.read_text()) for file in files]
+    return [(int(file.name.split("_")[0]), file.read_text(encoding="utf-8")) for file in files]
 
 
 SCHEMA = migrations()[-1][0]
