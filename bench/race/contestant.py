@@ -16,7 +16,7 @@ import statistics
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -145,12 +145,8 @@ class Contestant:
                 self._until(lambda: marks.count() == 1, worker)
                 sent_ns = self._seat(place, "paced", self.sizes.starts, self.sizes.apart_s)["sent_ns"]
                 self._until(lambda: marks.count() == 2 + len(sent_ns), worker)
-            started = marks.read()[2:]  # without the first of the worker and the first of the sender
-        waits_ms = [(started_ns - sent_ns[number]) / 1e6 for number, started_ns in started]
-        return {
-            "start_p50_ms": statistics.median(waits_ms),
-            "start_p95_ms": statistics.quantiles(waits_ms, n=20)[-1],
-        }
+            waited = waits_ms(marks.read(), sent_ns)
+        return {"start_p50_ms": statistics.median(waited), "start_p95_ms": statistics.quantiles(waited, n=20)[-1]}
 
     def kill(self) -> Figures:
         """From kill -9 of the whole worker, restarted at once, to the second start of the job it had.
@@ -240,6 +236,18 @@ class Contestant:
     def _count(self, place: Path, sql: str, beside: str = "") -> int:
         with closing(sqlite3.connect(f"file:{place}/store.db{beside}?mode=ro", uri=True, timeout=30)) as database:
             return database.execute(sql).fetchone()[0]
+
+
+def waits_ms(started: Sequence[tuple[int, int]], sent_ns: Sequence[int]) -> list[float]:
+    """How long each job waited for its start, in whatever order they ran.
+
+    The first mark is of the job that showed that the worker is there. The sender's first job, which opened its store,
+    has a number past the end; it may come late, because not everybody runs jobs in the order they were sent.
+    """
+    counted = [(number, started_ns) for number, started_ns in started[1:] if number < len(sent_ns)]
+    if sorted(number for number, _ in counted) != list(range(len(sent_ns))):
+        raise RuntimeError(f"Of {len(sent_ns)} jobs that were sent, {len(counted)} started.")
+    return [(started_ns - sent_ns[number]) / 1e6 for number, started_ns in counted]
 
 
 class Marks:
