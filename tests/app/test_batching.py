@@ -94,7 +94,7 @@ def test_while_a_batch_is_on_its_way_the_next_one_gathers() -> None:
         more = [asyncio.create_task(batcher.send([job()])) for _ in range(7)]
         await asyncio.sleep(0)
         insert.go.set()
-        await asyncio.gather(first, *more)
+        await asyncio.wait_for(asyncio.gather(first, *more), 10)
         batcher.close()
 
     asyncio.run(main())

@@ -16,6 +16,7 @@ from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine,
 from windlass.ops import stats, steer, view
 from windlass.ops.facts import change
 from windlass.testing.conformance import Harness
+from windlass.testing.faults import FaultyEngine
 from windlass.worker import consumer
 
 
@@ -269,6 +270,16 @@ def test_a_paused_queue_stands_still_and_its_resume_wakes_a_sleeping_worker(
         assert held.why() == "Its queue mail is paused; it goes on when that is resumed."
         steer.resume(app.engine, "mail")
         assert held.get(timeout=20) == 8
+
+
+def test_a_resume_wakes_a_worker_and_a_pause_does_not(harness: Harness) -> None:
+    """Without it the queue goes on as well, but a second later: every listener looks by itself then."""
+    engine = FaultyEngine(harness.engine)
+    assert steer.pause(engine, "mail")
+    assert not steer.resume(engine, "post"), "it was not paused"
+    assert engine.calls["signal"] == 0
+    assert steer.resume(engine, "mail")
+    assert engine.calls["signal"] == 1
 
 
 def test_a_purge_deletes_what_waits_and_nothing_else(harness: Harness) -> None:

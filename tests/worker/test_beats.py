@@ -121,6 +121,25 @@ def test_a_worker_whose_card_was_swept_goes_on_under_a_new_id(rig: Rig, caplog: 
     assert not rig.crew.desk.open
 
 
+def test_what_a_worker_held_under_its_old_id_is_not_started(rig: Rig) -> None:
+    """Others have it by now, or will: what has not begun here would run twice."""
+    handle = rig.app.send("double", 1)
+    rig.consume()
+    assert rig.pool.waiting() == 1
+    other = rig.second()
+    rig.advance(8)
+    other.beat()
+    rig.advance(8)
+    other.beat()
+    other.sweep()
+    other.consume()
+    rig.beat()
+    assert rig.pool.waiting() == 0
+    assert not rig.crew.desk.open
+    other.work()
+    assert rig.state(handle.job_id) is State.SUCCEEDED
+
+
 def test_a_new_id_is_announced_later_if_the_store_fails_just_then(rig: Rig) -> None:
     other = rig.second()
     rig.advance(8)

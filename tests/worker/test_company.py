@@ -18,7 +18,7 @@ from windlass import App, Middleware, Worker
 from windlass.core.errors import BadValue, JobDead
 from windlass.core.job import State
 from windlass.engines.memory import MemoryEngine
-from windlass.engines.protocol import Settlement, Verdict
+from windlass.engines.protocol import Settlement, TallyQuery, Verdict
 
 HANG_S = 30
 
@@ -110,6 +110,34 @@ def test_a_worker_can_be_started_in_a_forked_child(tmp_path: Path) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert worker.id == parent_id
         assert who.delay().get(HANG_S)
+    app.close()
+
+
+def test_a_forked_child_that_stops_its_copy_of_a_worker_leaves_the_parents_alone(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    started, go_on = threading.Event(), threading.Event()
+
+    @app.task(name="holds")
+    def holds() -> int:
+        started.set()
+        go_on.wait(HANG_S)
+        return 1
+
+    with Worker(app, slots=1) as worker:
+        handle = holds.delay()
+        assert started.wait(HANG_S)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                worker.stop(drain=0)
+                os._exit(0)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert handle.state is State.RUNNING
+        assert len(app.engine.tally(TallyQuery()).cards) == 1
+        go_on.set()
+        assert handle.get(HANG_S) == 1
     app.close()
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.worker.rig import Rig
+from tests.worker.rig import ByHand, Rig
 from windlass.app.app import App
 from windlass.core.errors import StoreUnavailable
 from windlass.core.job import Job, State
@@ -14,6 +14,7 @@ from windlass.engines.protocol import BATCH, Note, Settlement
 from windlass.testing.faults import Fault
 from windlass.worker.consumer import LOOK_S, NARROW_S, PATIENCE_US
 from windlass.worker.executor import given_back
+from windlass.worker.pools.both import BothPool
 from windlass.worker.pools.pool import Wish
 from windlass.worker.settler import MOST_UNSETTLED
 
@@ -75,6 +76,36 @@ def test_a_claim_between_the_queue_and_its_run_counts_as_taken(rig: Rig) -> None
     assert rig.consume() is None
 
 
+class Standing(ByHand):
+    """A pool by hand that is of either kind."""
+
+    def __init__(self, rig: Rig, kind: bool) -> None:
+        crew = rig.crew
+        super().__init__(2, crew.desk, crew.executor, crew.settle, rig.clock, crew.consumer.hungry)
+        self.kind = kind
+
+    def start(self) -> None:
+        """It has no threads."""
+
+
+def test_where_one_kind_has_room_and_the_other_has_not_its_tasks_are_asked_for_by_name(rig: Rig) -> None:
+    @rig.app.task(name="later")
+    async def later() -> None: ...
+
+    send(rig.app, 2)
+    rig.consume()
+    first, second = rig.pool.next_claim(), rig.pool.next_claim()
+    pools = {kind: Standing(rig, kind) for kind in (False, True)}
+    both = BothPool(rig.app.tasks, pools.__getitem__)
+    assert both.wishes() == [Wish(2)]
+    both.put((first,))
+    assert both.wishes() == [Wish(1), Wish(1, frozenset({"later"}))]
+    both.put((second,))
+    assert both.wishes() == [Wish(2, frozenset({"later"}))]
+    pools[True].room.enter([first, second])
+    assert both.wishes() == []
+
+
 def test_an_ended_job_makes_room_before_the_store_has_its_end(rig: Rig) -> None:
     ids = send(rig.app, 3)
     rig.consume()
@@ -82,6 +113,22 @@ def test_an_ended_job_makes_room_before_the_store_has_its_end(rig: Rig) -> None:
     assert rig.crew.settler.unsettled == 1
     assert rig.consume() == 0
     assert rig.state(ids[2]) is State.RUNNING
+
+
+def test_a_worker_has_nothing_to_do_when_nothing_is_open_and_nothing_waits_that_it_can_run(rig: Rig) -> None:
+    crew = rig.crew
+    rig.app.send("another", 1)
+    rig.app.named("double").using(delay=60).delay(1)
+    assert crew.has_nothing_to_do()
+    send(rig.app, 1)
+    assert not crew.has_nothing_to_do()
+    rig.consume()
+    run = rig.pool.begin_next()
+    assert not crew.has_nothing_to_do(), "what runs may send another"
+    rig.pool.end(run)
+    assert not crew.has_nothing_to_do(), "the store does not have its end yet"
+    rig.settle()
+    assert crew.has_nothing_to_do()
 
 
 def test_nothing_new_is_claimed_while_more_than_two_batches_are_unsettled(rig: Rig) -> None:

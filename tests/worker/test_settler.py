@@ -226,6 +226,8 @@ class Breaks(Middleware):
         match self.how:
             case "raises":
                 raise RuntimeError("broken hook")
+            case "wants to end the process":
+                raise SystemExit(3)
             case "forgets to return":
                 return nothing
             case "takes another":
@@ -237,7 +239,7 @@ class Breaks(Middleware):
         raise RuntimeError("broken hook")
 
 
-@pytest.mark.parametrize("how", ["raises", "forgets to return", "takes another"])
+@pytest.mark.parametrize("how", ["raises", "wants to end the process", "forgets to return", "takes another"])
 def test_a_hook_that_fails_is_logged_and_the_settlement_stays_as_it_was(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:

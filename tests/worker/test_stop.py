@@ -98,6 +98,8 @@ def test_a_running_job_may_end_within_the_drain(app: App) -> None:
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
     waiting = app.send("slow")
+    stopping.join(0.5)
+    assert stopping.is_alive(), "the stop waits for it"
     go_on.set()
     stopping.join(HANG_S)
     assert handle.get(0) == 1
