@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`]*?)[ \t]*$")
 FILE = re.compile(r"# (?P<name>\w+\.py)")
 RUN = {"python", "console"}
+ON_A_TERMINAL = {"docs/how-to/look-inside.md", "docs/how-to/dead-letters.md"}
+"""Pages that show what a terminal shows: tests/docs/test_shell_pages.py types them on one."""
 OUTPUT = {'python title="not run"', 'console title="not run"', "text", "mermaid", "toml", "json", "sql"}
 TIMEOUT_S = 120
 
@@ -176,7 +178,10 @@ def check(path: Path) -> Page:
     except (OSError, BadMarkdown) as error:
         return Page(problems=(f"{name}: {error}",))
     consoles = sum(is_run(block, "console") for block in found)
-    problems = [run(program(text, chosen), name, beside) if chosen else "", walk(found) if consoles else ""]
+    problems = [
+        run(program(text, chosen), name, beside) if chosen else "",
+        walk(found) if consoles and name not in ON_A_TERMINAL else "",
+    ]
     return Page(len(found), len(chosen), consoles, tuple(f"{name}: {problem}" for problem in problems if problem))
 
 

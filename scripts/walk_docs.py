@@ -33,7 +33,7 @@ class NotAsShown(Exception):
 def like(shown: str) -> re.Pattern[str]:
     """What a page shows, as a pattern: an id is any id, `…` is anything."""
     lines = "\n".join(line.rstrip() for line in shown.splitlines()).strip()
-    return re.compile(ID.pattern.join(re.escape(part).replace("…", ".*") for part in ID.split(lines)))
+    return re.compile(ID.pattern.join(re.escape(part).replace("…", "(?s:.*)") for part in ID.split(lines)))
 
 
 class Terminal:

@@ -26,11 +26,14 @@ def status(look: Look) -> str:
 
 
 def told(news: list[News]) -> Iterator[str]:
-    """A line for each of the newest, and how many were left out."""
-    if len(news) > NEWS_PER_LOOK:
-        yield f"         … and {len(news) - NEWS_PER_LOOK} more before these"
-    for one in news[-NEWS_PER_LOOK:]:
+    """A line for each, and of those that succeeded only so many as there is room for."""
+    rare = [one for one in news if one.kind != "succeeded"]
+    common = [one for one in news if one.kind == "succeeded"]
+    room = max(1, NEWS_PER_LOOK - len(rare))
+    for one in sorted([*rare, *common[-room:]], key=lambda one: one.at_us):
         yield f"         {one.kind:<9}  {one.task} {plain(one.about)}: {plain(one.word)}"
+    if len(common) > room:
+        yield f"         … and {len(common) - room} more succeeded"
 
 
 def summary(look: Look) -> Iterator[str]:

@@ -25,7 +25,9 @@ def asked_to_stop() -> Generator[threading.Event]:
     def ask(_number: int, _frame: object) -> None:
         asked.set()
 
-    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # nohup is respected
+    heard = [*ENDING]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        heard.remove(signal.SIGHUP)  # nohup
     before = {number: signal.signal(number, ask) for number in heard}
     try:
         with _in_front():
