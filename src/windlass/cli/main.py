@@ -31,7 +31,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("inspection:inspect", "What workers do and know."),
     "status": ("status:status", "How everything is, once or until Ctrl-C."),
     "health": ("health:health", "Say in one line whether work can be done: for probes."),
+    "doctor": ("doctor:doctor", "Look for what is wrong, and say what to do."),
     "config": ("config:config", "Show the settings in force, and where each was set."),
+    "backup": ("backup:backup", "Copy the store into a file, while jobs go on."),
     "completion": ("completion:completion", "Print the script that completes commands in a shell."),
 }
 """Each command with its home and its line in the list, so that the list needs no command's code."""

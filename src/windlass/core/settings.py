@@ -183,16 +183,28 @@ def _read(name: str, value: Any, origin: str) -> Any:
         raise BadSetting(f"The setting `{name}` from {origin} cannot be used: {error.message}", error.todo) from None
 
 
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """The WINDLASS_* variables that set nothing, each with the one that may be meant."""
+    # Without the prefix: with it, any two would look alike.
+    known = [*(name.removeprefix(PREFIX) for name in OTHERS), *(name.upper() for name in _FIELDS)]
+    names = [variable.removeprefix(PREFIX) for variable in environ if _is_setting(variable)]
+    meant = {name: near_miss(name, known) for name in names if name.lower() not in _FIELDS}
+    return {f"{PREFIX}{name}": f"{PREFIX}{near}" if near else None for name, near in meant.items()}
+
+
+def _is_setting(variable: str) -> bool:
+    return variable.startswith(PREFIX) and variable not in OTHERS and not _SERVICE_LINK.fullmatch(variable)
+
+
 def _from_environment(environ: Mapping[str, str]) -> _Found:
     found: _Found = {}
+    for variable, meant in unknown_variables(environ).items():
+        hint = f"Did you mean {meant}?" if meant else "Unset it."
+        raise BadSetting(f"The environment variable {variable} sets nothing.", hint)
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or variable in OTHERS or _SERVICE_LINK.fullmatch(variable):
+        if not _is_setting(variable):
             continue
         name = variable.removeprefix(PREFIX).lower()
-        if name not in _FIELDS:
-            meant = near_miss(variable, [*OTHERS, *(PREFIX + known.upper() for known in _FIELDS)])
-            hint = f"Did you mean {meant}?" if meant else "Unset it."
-            raise BadSetting(f"The environment variable {variable} sets nothing.", hint)
         # An empty variable is how compose files and CI say "not set".
         if value.strip():
             found[name] = (value, f"environment {variable}")

@@ -87,6 +87,16 @@ def connect(paths: Paths) -> Database:
     return database
 
 
+def quick_check(paths: Paths) -> list[str]:
+    """What SQLite finds wrong with the file, by a look at the whole of it; `["ok"]` where nothing is."""
+    checker = connect(paths)
+    try:
+        with translated(paths):
+            return [str(line) for (line,) in checker.execute("PRAGMA quick_check(3)").fetchall()]
+    finally:
+        checker.close()
+
+
 def prepare(connection: Database, paths: Paths) -> None:
     """WAL mode and the newest schema. Only under the gate."""
     with translated(paths):

@@ -33,6 +33,7 @@ from windlass.engines.checks import (
     check_query,
     check_settlements,
 )
+from windlass.engines.findings import Finding
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
@@ -67,6 +68,7 @@ from windlass.engines.protocol import (
 from windlass.engines.sqlite import claim, connection, facts, insert, renew, search, settle, sweep
 from windlass.engines.sqlite.commit import Committer, Insert
 from windlass.engines.sqlite.connection import Database
+from windlass.engines.sqlite.examine import examine
 from windlass.engines.sqlite.files import (
     Paths,
     Presence,
@@ -219,12 +221,7 @@ class SqliteEngine:
 
     def _check(self, paths: Paths) -> None:
         """After an unclean end: the whole file is looked at before anybody writes to it."""
-        checker = connection.connect(paths)
-        try:
-            with connection.translated(paths):
-                found = [str(line) for (line,) in checker.execute("PRAGMA quick_check(3)").fetchall()]
-        finally:
-            checker.close()
+        found = connection.quick_check(paths)
         if found != ["ok"]:
             raise StoreCorrupt(
                 f"{paths.database} fails its integrity check: {'; '.join(found)}.",
@@ -465,6 +462,11 @@ class SqliteEngine:
     def kill_for_tests(self, worker: WorkerId) -> None:
         """What the kernel does when a worker dies: its lock is free. There is no other way to die in-process."""
         self._held().owners.drop(worker)
+
+    def examine(self) -> list[Finding]:
+        """A look at the store's file, its disk and its content, in sentences."""
+        hands = self._held()
+        return list(examine(hands.paths, self._disk_floor, hands.committer.order - self._clock.now_us()))
 
     def backup(self, target: str | os.PathLike[str]) -> Path:
         """Writes a free-standing copy of the store, as it is now, into a new file that is on the disk on return.

@@ -1,0 +1,63 @@
+"""`windlass doctor`: a list of checks, and what to do about each that is not well."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from windlass.cli.main import FAILED
+from windlass.cli.options import json_option, store, url_option
+from windlass.cli.output import put, put_json, say
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  windlass doctor
+  windlass doctor --url sqlite:////var/lib/shop/jobs.db --json
+Exit codes: 0 no problem (there may be warnings), 1 at least one. The store's file is read as a whole."""
+)
+@url_option
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, url: str | None, as_json: bool) -> None:
+    """Check the machine, the settings, the store and those who work on it; change nothing."""
+    from windlass import __version__
+    from windlass.core.errors import WindlassError
+    from windlass.engines.findings import Level, problem
+    from windlass.ops.doctor import of_machine, of_store, worst
+
+    findings = list(of_machine(url, os.environ, Path.cwd()))
+    if worst(findings) is not Level.PROBLEM:  # with settings that nobody can read there is no store to look for
+        try:
+            with store(url) as engine:
+                findings += of_store(engine, __version__)
+        except WindlassError as error:
+            findings.append(problem("store", error.message, error.todo))
+    levels = [finding.level for finding in findings]
+    problems, warnings = levels.count(Level.PROBLEM), levels.count(Level.WARNING)
+    if as_json:
+        put_json({"ok": not problems, "problems": problems, "warnings": warnings, "findings": findings})
+    else:
+        for finding in findings:
+            put_finding(finding.name, finding.level, finding.said, finding.todo)
+        say(f"{len(findings)} checks: {_several(problems, 'problem')}, {_several(warnings, 'warning')}.")
+    ctx.exit(FAILED if problems else 0)
+
+
+def put_finding(name: str, level: str, said: str, todo: str) -> None:
+    """A line, and below it what to do."""
+    from windlass.core.redact import plain, redact_text
+
+    colour = None if os.environ.get("NO_COLOR") else _COLOURS[level]  # click leaves colours out on a pipe by itself
+    click.echo(f"{click.style(f'{level:<8}', fg=colour)}{name:<12}{plain(redact_text(said))}")
+    if todo:
+        put(f"{'':<20}→ {todo}")
+
+
+def _several(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -1,0 +1,47 @@
+"""A copy of a store in one file, where its engine can make one. What is there is replaced only where asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from windlass.core.errors import BadValue
+from windlass.engines.protocol import Engine
+
+
+@runtime_checkable
+class BacksUp(Protocol):
+    """An engine that can copy its store into a new file."""
+
+    def backup(self, target: str | os.PathLike[str]) -> Path: ...
+
+
+def backup(engine: Engine, target: Path, *, overwrite: bool = False) -> Path:
+    """Copies the store into the file, whole and on the disk on return; jobs go on meanwhile."""
+    if not isinstance(engine, BacksUp):
+        name = engine.capabilities.name
+        raise BadValue(f"The {name} engine has no backup.", "Only a store in a file can be copied: sqlite:///jobs.db.")
+    if not overwrite or not os.path.lexists(target):
+        return engine.backup(target)
+    _refuse_what_is_no_backup(target)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        engine.backup(beside)
+        os.replace(beside, target)  # at once: whoever reads it has the old one or the new one
+    finally:
+        beside.unlink(missing_ok=True)
+    folder = os.open(target.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return target.absolute()
+
+
+def _refuse_what_is_no_backup(target: Path) -> None:
+    if target.is_symlink() or not target.is_file():
+        raise BadValue(f"{target} is no plain file.", "Name another.")
+    if any(Path(f"{target}{end}").exists() for end in (".d", "-wal")):
+        # It may be the very store that is copied, or one that others have open.
+        raise BadValue(f"{target} is a store that is in use or was.", "Name another file.")
