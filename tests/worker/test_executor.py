@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.worker.rig import Rig
@@ -57,23 +55,6 @@ def test_a_task_may_snooze_for_ever_and_it_costs_no_attempt(app: App) -> None:
     record = work_until_it_ends(rig, waits.delay().job_id)
     assert (record.state, record.attempt) == (State.SUCCEEDED, 1)
     assert len(runs) == 2 * ASKED_RETRIES + 1
-    rig.close()
-
-
-@pytest.mark.parametrize("value", ["x" * 2_000_000, object()], ids=["too large", "without a stored form"])
-def test_a_result_that_cannot_be_stored_is_the_end_whatever_the_policy(app: App, value: Any) -> None:
-    """Its work is done, and another run would do it again."""
-    runs: list[int] = []
-
-    @app.task(name="works", retry=Retry(3, base=0))
-    def works() -> Any:
-        runs.append(1)
-        return value
-
-    rig = Rig(app)
-    record = work_until_it_ends(rig, works.delay().job_id)
-    assert (record.state, record.reason, record.attempt) == (State.DEAD, "result", 1)
-    assert len(runs) == 1
     rig.close()
 
 
