@@ -29,10 +29,10 @@ def backup(file: Path, force: bool, url: str | None, as_json: bool) -> None:
 
     if not force and file.exists():
         raise click.UsageError(f"{file} exists. Name another file, or replace it with --force.")
-    with store(url) as engine:
+    with store(None, url) as here:
         shown = sys.stderr.isatty() and not as_json
         with console(err=True).status(f"Copying into {file} …") if shown else nullcontext():
-            made = backup(engine, file, overwrite=force)
+            made = backup(here.engine, file, overwrite=force)
     size = made.stat().st_size
     if as_json:
         put_json({"file": str(made), "bytes": size})

@@ -22,6 +22,9 @@ LARGEST = 256 * 1024 * 1024
 
 @click.command(
     epilog="""\b
+Examples:
+  windlass completion bash
+\b
 Install it:
   bash   windlass completion bash > ~/.local/share/bash-completion/completions/windlass
   zsh    windlass completion zsh > ~/.zfunc/_windlass     with ~/.zfunc in fpath, before compinit

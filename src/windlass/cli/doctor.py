@@ -34,8 +34,8 @@ def doctor(ctx: click.Context, url: str | None, as_json: bool) -> None:
     findings = list(of_machine(url, os.environ, Path.cwd()))
     if worst(findings) is not Level.PROBLEM:  # with settings that nobody can read there is no store to look for
         try:
-            with store(url) as engine:
-                findings += of_store(engine, __version__)
+            with store(None, url) as here:
+                findings += of_store(here.engine, __version__)
         except WindlassError as error:
             findings.append(problem("store", error.message, error.todo))
     levels = [finding.level for finding in findings]

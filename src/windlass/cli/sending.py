@@ -29,7 +29,12 @@ def send_options(function: Any) -> Any:
         (
             app_option,
             url_option,
-            click.option("-q", "--queue", shell_complete=queue_names, help="The queue. [default: the task's]"),
+            click.option(
+                "-q",
+                "--queue",
+                shell_complete=queue_names,
+                help="The queue. [default: the task's where --app knows it, else default]",
+            ),
             click.option("--delay", type=DURATION, help="Run it so much later, such as 90 or 15m."),
             click.option("--expires", type=DURATION, help="Do not start it after so long."),
             click.option("-p", "--priority", type=click.IntRange(0, 9), help="9 goes first."),
