@@ -227,7 +227,7 @@ def _command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
         yield from table(["option", "meaning"], rows)
         yield ""
     yield "```text"
-    yield from (command.epilog or "").removeprefix("\b\n").rstrip().splitlines()
+    yield from (command.epilog or "").replace("\b\n", "\n").strip().splitlines()
     yield "```"
 
 
