@@ -24,6 +24,10 @@ from tests.soak.waiting import wait_for
 from windlass import App
 from windlass.cli.main import main
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell: what is started from here would ignore Ctrl-C too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 TASKS = """
 import time
 from windlass import App, Retry, current_job

@@ -168,7 +168,11 @@ def _lines(here: Store, pause_s: float, *, as_json: bool) -> None:
 def _live(here: Store, pause_s: float) -> None:
     from rich.live import Live
 
-    with Live(page(look(here)), console=console(), screen=True, auto_refresh=False) as live:
+    live = Live(page(look(here)), console=console(), screen=True, auto_refresh=False)
+    try:
+        live.start()
         while True:
             live.update(page(look(here)), refresh=True)
             time.sleep(pause_s)
+    finally:
+        live.stop()  # also where Ctrl-C came during the start: `with` would leave the other screen standing
