@@ -282,7 +282,8 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs. Indexed: state with queue or task, worker, lane, flow, fingerprint; the rest is filtered.
 
-    Order: ended states newest end first; otherwise the engine's own, stable under the cursor.
+    Order: ended states newest end first; otherwise, and within a lane or a flow, the engine's own, stable under the
+    cursor.
     """
 
     state: State | None = None  # in this state
