@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,11 +16,20 @@ from typing import Any, cast
 
 import apsw
 
+from tests.soak.waiting import wait_for
 from windlass.core.ids import JobId, WorkerId, new_id
 from windlass.core.job import Job, Record, Request
 from windlass.engines.protocol import Beat, Card, Claim, Order
-from windlass.engines.sqlite import SqliteEngine
+from windlass.engines.sqlite import SqliteEngine, patience
 from windlass.engines.sqlite.connection import Database
+
+HOLD = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1] + ".gate", os.O_RDWR)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 def new_job(task: str = "task", **fields: Any) -> Job:
@@ -93,6 +103,19 @@ def gate_held(path: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def stopped_inside(path: Path) -> Generator[int]:
+    """The pid of a process that holds the gate and has been stopped."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        child.send_signal(signal.SIGSTOP)
+        wait_for("it has stopped", lambda: patience.is_stopped(child.pid))
+        yield child.pid
+        child.kill()
 
 
 def gate_is_held(path: Path) -> bool:

@@ -107,13 +107,17 @@ class Committer:
     def close(self) -> None:
         self._closed = True
         self._line.close()
-        if self._connection is not None:
-            with self._gate.held():
-                self._connection.close()
-            self._connection = None
-        if self._pins is not None:
-            self._pins.release()
-            self._pins = None
+        connection, self._connection = self._connection, None
+        try:
+            if connection is not None:
+                with self._gate.held():
+                    connection.close()
+        finally:
+            if connection is not None:
+                connection.close(True)  # without the gate where it cannot be had: nobody else here writes then
+            if self._pins is not None:
+                self._pins.release()
+                self._pins = None
 
     def _look(self) -> tuple[int, int]:
         """The inodes of the database and of its WAL as they are on the disk now."""

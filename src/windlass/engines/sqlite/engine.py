@@ -12,13 +12,14 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
 
 from windlass.core.clock import Clock, SystemClock
-from windlass.core.errors import BadValue, StoreClosed, StoreCorrupt, StoreError, StoreFull
+from windlass.core.errors import BadValue, StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.intake import check_jobs
 from windlass.core.job import Attempt, Job, LogLine, Progress, State
@@ -120,16 +121,25 @@ class Hands:
         self.committer = Committer(paths, self.gate, self.reserve, clock, plain, self.bells.signal)
 
     def close(self, *, clean: bool = True) -> None:
-        # Listeners first, then readers, then the writer: nobody is left waiting for one who has gone.
-        self.bells.close()
-        self.readers.close()
-        self.committer.close()
-        self.owners.close()
+        """Listeners first, then readers, then the writer: nobody is left waiting for one who has gone.
+
+        Whatever cannot be closed, the rest is.
+        """
+        with ExitStack() as rest:
+            rest.callback(self.gate.close)
+            rest.callback(self._leave, clean=clean)
+            rest.callback(self.owners.close)
+            rest.callback(self.committer.close)
+            rest.callback(self.readers.close)
+            self.bells.close()
+
+    def _leave(self, *, clean: bool) -> None:
         try:
             with self.gate.held():
                 self.presence.leave(clean=clean)
-        finally:
-            self.gate.close()
+        except StoreUnavailable:
+            # Whoever holds the gate has the store open as well, and is not the last one out.
+            self.presence.leave(clean=False)
 
     def hold_still(self) -> None:
         """Before a fork: no transaction may be open.

@@ -6,7 +6,8 @@ writers can write at once, a checkpoint can run under a reader, and the last one
 still write to. Three things make us independent of that:
 
 1. Every write and every checkpoint holds a blocking `flock` on jobs.db.gate. It belongs to our descriptor alone, it is
-   fair enough (SQLite's busy handler sleeps and starves writers), and the kernel frees it at death.
+   fair enough (SQLite's busy handler sleeps and starves writers), and the kernel frees it at death. Somebody who is
+   stopped inside is not waited for without end (patience.py).
 2. Two *pins*: shared open-file-description locks (Linux) on the bytes that SQLite locks exclusively before it deletes
    or rebuilds the -wal and the -shm. They conflict with anybody's POSIX locks, our own process included, and do not
    vanish; so nobody can delete or truncate those files while an engine is open.
@@ -30,6 +31,7 @@ from typing import ClassVar
 from windlass.core.errors import StoreClosed
 from windlass.engines.sqlite.files import Paths, open_safely
 from windlass.engines.sqlite.folder import Folder
+from windlass.engines.sqlite.patience import Patience
 
 _SHARED_BYTES = (0x40000002, 510)
 """The range of the database file that SQLite locks exclusively before it deletes the WAL."""
@@ -61,6 +63,7 @@ class Gate:
         self._inode = os.fstat(self._descriptor).st_ino
         # To the kernel all threads that use one descriptor are one holder; among them this lock decides.
         self._thread = threading.Lock()
+        self._patience = Patience(self._path)
         # The number of a closed descriptor may be another file's a moment later: whoever changes it holds this.
         self._number = threading.Lock()
 
@@ -71,16 +74,24 @@ class Gate:
     def __enter__(self) -> None:
         self._thread.acquire()
         try:
-            fcntl.flock(self._opened(), fcntl.LOCK_EX)
+            self._lock(self._opened())
             while not self._is_in_place():
                 self._move_on()
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+                self._lock(self._descriptor)
         except BaseException:
             self._leave()
             raise
 
     def __exit__(self, *_: object) -> None:
         self._leave()
+
+    def _lock(self, descriptor: int) -> None:
+        if not self._patience.in_line:
+            try:
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+        return self._patience.wait(descriptor)
 
     def _leave(self) -> None:
         try:
@@ -116,9 +127,11 @@ class Gate:
     def hold_still(self) -> None:
         """Before a fork: waits for the thread that is inside, and lets nobody in."""
         self._thread.acquire()
+        self._patience.hold_still()
 
     def go_on(self) -> None:
         """After it."""
+        self._patience.go_on()
         self._thread.release()
 
     def epoch(self) -> int:
@@ -139,7 +152,8 @@ class Gate:
             self._let_go()
 
     def forget(self) -> None:
-        """In a forked child: the copy of the descriptor goes. Nobody here would ever free the locks of its threads."""
+        """In a forked child: the copies of descriptors go. Nobody here would ever free the locks of its threads."""
+        self._patience.forget()
         self._let_go()
 
     def _let_go(self) -> None:

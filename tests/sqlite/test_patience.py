@@ -1,0 +1,142 @@
+"""Somebody is stopped inside the gate: nobody waits for ever, and everybody is told for whom they waited."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.soak.waiting import wait_for
+from tests.sqlite.rig import gate_held, gate_is_held, inner, record, send, stopped_inside
+from windlass.core.errors import StoreUnavailable
+from windlass.core.job import State
+from windlass.engines.sqlite import SqliteEngine, patience
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "SHORT_S", 0.1)
+    monkeypatch.setattr(patience, "AT_LEAST_S", 0.01)
+
+
+def test_whoever_waits_for_a_stopped_process_is_told_its_number(engine: SqliteEngine, path: Path) -> None:
+    with stopped_inside(path) as pid:
+        with pytest.raises(StoreUnavailable) as caught:
+            send(engine)
+        assert f"Process {pid} was stopped in the middle of a write" in str(caught.value)
+        assert f"kill -CONT {pid}" in str(caught.value)
+    assert record(engine, send(engine)).state is State.READY
+
+
+def test_reading_goes_on_beside_it(engine: SqliteEngine, path: Path) -> None:
+    job_id = send(engine)
+    with stopped_inside(path):
+        assert record(engine, job_id).state is State.READY
+
+
+def test_somebody_who_is_only_slow_is_waited_for(engine: SqliteEngine, path: Path) -> None:
+    sent = threading.Event()
+    with gate_held(path):
+        sender = threading.Thread(target=lambda: (send(engine), sent.set()))
+        sender.start()
+        assert not sent.wait(5 * patience.SHORT_S)
+    sender.join()
+    assert sent.is_set()
+
+
+def test_but_not_without_end(engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "LONG_S", 0.2)
+    with gate_held(path), pytest.raises(StoreUnavailable, match=rf"Process {os.getpid()} has held .*gate for 0 s"):
+        send(engine)
+    send(engine)
+
+
+def test_many_who_wait_are_all_told_and_all_served_later(engine: SqliteEngine, path: Path) -> None:
+    told: list[str] = []
+
+    def one() -> None:
+        try:
+            send(engine)
+        except StoreUnavailable as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    with stopped_inside(path) as pid:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(told) == len(threads)
+    assert all(str(pid) in said for said in told)
+    for _ in threads:
+        one()
+    assert len(told) == len(threads)
+
+
+def test_a_lock_that_comes_when_nobody_wants_it_is_let_go(engine: SqliteEngine, path: Path) -> None:
+    with stopped_inside(path), pytest.raises(StoreUnavailable):
+        send(engine)
+    waiting = inner(engine, "gate", "_patience")
+    wait_for("the thread has left the line", lambda: not waiting.in_line)
+    assert not gate_is_held(path)
+
+
+def opened(path: Path, process: str | int = "self") -> list[str]:
+    """The files of the store that a process has open."""
+    found: list[str] = []
+    for number in os.listdir(f"/proc/{process}/fd"):
+        with contextlib.suppress(OSError):
+            link = os.readlink(f"/proc/{process}/fd/{number}")
+            found += [link] * link.startswith(str(path))
+    return found
+
+
+def test_an_engine_is_closed_although_the_gate_is_shut(engine: SqliteEngine, path: Path) -> None:
+    send(engine)
+    with stopped_inside(path), pytest.raises(StoreUnavailable):
+        engine.close()
+    wait_for("all is closed", lambda: not opened(path))
+    assert not gate_is_held(path)
+    engine.open()
+    send(engine)
+
+
+def test_an_interrupt_leaves_neither_a_lock_nor_a_stale_answer(engine: SqliteEngine, path: Path) -> None:
+    def interrupt() -> None:
+        waiting = inner(engine, "gate", "_patience")
+        wait_for("it waits", lambda: waiting.in_line)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with gate_held(path):
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            send(engine)
+    with stopped_inside(path), pytest.raises(StoreUnavailable):
+        send(engine)
+    send(engine)
+    assert not gate_is_held(path)
+
+
+def test_a_forked_child_does_not_keep_the_gate_of_a_parent_that_waited(engine: SqliteEngine, path: Path) -> None:
+    with stopped_inside(path):
+        with pytest.raises(StoreUnavailable):
+            send(engine)
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            os.read(read, 1)
+            os._exit(0)
+    try:
+        waiting = inner(engine, "gate", "_patience")
+        wait_for("the thread has left the line", lambda: not waiting.in_line)
+        engine.close()
+        assert not [file for file in opened(path, child) if file.endswith(".gate")]
+    finally:
+        os.write(write, b"x")
+        os.waitpid(child, 0)
+        os.close(read)
+        os.close(write)
