@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from windlass.core.job import Edge, Failure, Job, Outcome, Record, Request, State, Unique
     from windlass.core.limits import Limits
     from windlass.core.retry import Retry
+    from windlass.core.secret import Secret
     from windlass.core.settings import Settings, load
     from windlass.engines.connect import connect
     from windlass.worker.worker import Worker
@@ -44,6 +45,7 @@ _HOMES = {
     "core.job": ("Edge", "Failure", "Job", "Outcome", "Record", "Request", "State", "Unique"),
     "core.limits": ("Limits",),
     "core.retry": ("Retry",),
+    "core.secret": ("Secret",),
     "core.settings": ("Settings", "load"),
     "engines.connect": ("connect",),
     "worker.worker": ("Worker",),
@@ -73,6 +75,7 @@ __all__ = [
     "Request",
     "Retry",
     "RetryAfter",
+    "Secret",
     "Settings",
     "Snooze",
     "State",

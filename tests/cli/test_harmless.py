@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell, Typed
-from windlass import App, Retry, Worker, current_job
+from windlass import App, Retry, Secret, Worker, current_job
 from windlass.core.redact import SECRET_NAMES
 
 CANARY = "hunter2-canary"
 URL = f"redis://ann:{CANARY}@db.example/0"
 TASKS = """
-from windlass import App, Retry, current_job
+from windlass import App, Retry, Secret, current_job
 
 app = App()
 
 @app.task(queue="money", retry=Retry.fixed(1, base=0))
-def charge(url: str, *, password: str, options: dict, broken: bool) -> dict:
-    current_job().log(f"connecting to {url}")
+def charge(url: str, pin: Secret[str], *, password: str, options: dict, broken: bool) -> dict:
+    current_job().log(f"connecting to {url} with {pin}")
     current_job().progress(1, 2, f"at {url}")
     if broken:
-        raise ConnectionError(f"cannot reach {url}")
-    return {"token": password, "url": url, "headers": [["Authorization", password]]}
+        raise ConnectionError(f"cannot reach {url} with {pin!r}")
+    return {"pin": pin, "token": password, "url": url, "headers": [["Authorization", password]]}
 """
 LOOKS = (
     ("jobs", "list"),
@@ -57,7 +57,8 @@ LOOKS = (
 def test_no_secret_is_ever_shown(shell: Shell, typed: Typed) -> None:
     Path(shell.folder, "tasks.py").write_text(TASKS)
     options = json.dumps({"token": CANARY, "again": {"where": URL}})
-    words = ("call", "-A", "tasks", "charge", URL, f"password={CANARY}", f"options={options}")
+    pin = json.dumps({"$secret": CANARY})
+    words = ("call", "-A", "tasks", "charge", URL, pin, f"password={CANARY}", f"options={options}")
     dead, done = (shell.out(*words, f"broken={broken}") for broken in ("true", "false"))
     shown = shell("worker", "tasks.py", "--until-empty", "--show-jobs").stderr
     shell.out(*words, "broken=true")
@@ -73,12 +74,28 @@ def test_no_secret_is_ever_shown(shell: Shell, typed: Typed) -> None:
     shown += both(typed, "jobs", "list", "-u", f"sqlite:///no.db?token={CANARY}")
     assert CANARY not in shown
     for part in (
-        "cannot reach redis://ann:***@db.example/0",
+        "cannot reach redis://ann:***@db.example/0 with Secret(***)",
+        '"pin": "***"',
         '"password": "***"',
         'password = "***"',
         '"token": "***"',
     ):
         assert part in shown, "it was shown, masked"
+
+
+def test_a_secret_result_is_asked_for_in_vain(app: App, typed: Typed) -> None:
+    task = app.task(name="shop.key")(key)
+    with Worker(app):
+        handle = task.delay()
+        assert handle.get(timeout=10) == Secret(CANARY)
+    for words in (("result", handle.id), ("result", handle.id, "--json"), ("jobs", "show", handle.id)):
+        shown = typed(*words).out
+        assert "***" in shown
+        assert CANARY not in shown
+
+
+def key() -> Secret[str]:
+    return Secret(CANARY)
 
 
 def both(typed: Typed, *words: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from windlass import App, Handle, Handles, JobContext, Middleware, Retry, Task, Worker
+from windlass import App, Handle, Handles, JobContext, Middleware, Retry, Secret, Task, Worker
 from windlass.app import endings
 from windlass.app.middleware import HOOKS
 from windlass.app.options import SEND_OPTIONS, TASK_OPTIONS
@@ -44,6 +44,7 @@ def parameters(function: Any) -> set[str]:
         (App, APP, "App"),
         (Task, APP, "Task"),
         (JobContext, APP, "JobContext"),
+        (Secret, APP, "Secret"),
         (Handle, APP, "Handle"),
         (Handles, APP, "Handle"),
         (Worker, WORKER, "Worker"),

@@ -16,6 +16,7 @@ from windlass import (
     Middleware,
     Request,
     Retry,
+    Secret,
     State,
     Task,
     Worker,
@@ -162,3 +163,12 @@ def passed_on(task: Task[[int], str], coroutine: AsyncTask[[str], Page], handle:
     assert_type(coroutine.delay("u"), Handle[Page])
     passed_on(task, coroutine, plain.delay(1))
     passed_on(task, crawl, task.delay(1))
+
+
+@app.task
+def log_in(user: str, password: Secret[str]) -> Secret[bytes]:
+    assert_type(password.reveal(), str)
+    return Secret(password.reveal().encode())
+
+
+assert_type(log_in.delay("ann", Secret("x")), Handle[Secret[bytes]])

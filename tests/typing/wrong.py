@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.typing.right import Page, Pool, app, charge, crawl, plain, with_options
-from windlass import App, Handle, Middleware, Request, Retry, Task, Worker, gather
+from windlass import App, Handle, Middleware, Request, Retry, Secret, Task, Worker, gather
 
 
 def arguments() -> None:
@@ -93,3 +93,12 @@ def pools() -> Iterator[Pool]:
 app.resource(5)  # wrong
 app.on_start(5)  # wrong
 app.task(5)  # wrong
+
+
+@app.task
+def log_in(password: Secret[str]) -> None:
+    """Plain text is no secret."""
+    password.upper()  # wrong
+
+
+log_in.delay("hunter2")  # wrong

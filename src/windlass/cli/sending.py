@@ -12,6 +12,8 @@ from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
 from windlass.cli.options import DURATION, an_app, app_option, json_option, refuse_to_make, url_option
 from windlass.cli.output import put, put_json, say
+from windlass.core.redact import MASK
+from windlass.core.secret import is_marked
 
 if TYPE_CHECKING:
     from windlass.app.app import App
@@ -232,6 +234,8 @@ def _full_name(app: App, task: str) -> tuple[str, str]:
 
 def _put_result(handle: Handle[Any], timeout: Any, *, as_json: bool) -> None:
     value = handle.get(timeout)
+    if is_marked(value):
+        value = MASK  # one whose task is not known here
     if as_json:
         put_json({"id": handle.id, "state": "succeeded", "result": value})
     elif isinstance(value, str):

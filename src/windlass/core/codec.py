@@ -27,6 +27,7 @@ import msgspec
 
 from windlass.core.errors import CorruptRecord, JobError, NotSerialisable, WindlassError, WrongType
 from windlass.core.limits import DEFAULT, Limits
+from windlass.core.secret import MARK, Secret, is_marked, marked
 
 VERSION: Final = 1
 CODECS: Final = frozenset({"json"})
@@ -152,11 +153,16 @@ def _encode(value: Any, limits: Limits, wrapped: int, paths: _Paths) -> bytes:
 
 
 def _enc_hook(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return marked(cast("Secret[Any]", value).reveal())
     if _is_model(cast("Any", type(value))):
         dumped = value.model_dump(mode="json", by_alias=True, round_trip=True)
         # pydantic writes SecretStr as asterisks: the job would run with a password of asterisks.
         if "**********" in repr(dumped):
-            raise NotSerialisable("holds a secret, which pydantic masks", "Load the secret inside the task.")
+            raise NotSerialisable(
+                "holds a secret, which pydantic masks",
+                "Send it beside the model as a windlass.Secret, or load it inside the task.",
+            )
         return dumped
     if isinstance(value, str):
         return str.__str__(value)
@@ -213,6 +219,8 @@ def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{path}[{str(key)[:40]!a}]", inner) for key, inner in items)
     elif isinstance(value, (list, tuple, set, frozenset)):
         yield from ((f"{path}[{index}]", inner) for index, inner in enumerate(cast("Iterable[Any]", value)))
+    elif isinstance(value, Secret):
+        yield path, cast("Secret[Any]", value).reveal()
     else:
         yield from ((f"{path}.{name}", getattr(value, name, None)) for name in _field_names(value))
 
@@ -269,10 +277,24 @@ def _is_model(kind: object) -> TypeGuard[type[_Model]]:
 def _dec_hook(kind: Any, value: Any) -> Any:
     if kind is object:
         return value
+    if kind is Secret or typing.get_origin(kind) is Secret:
+        return _secret(kind, value)
     if not _is_model(kind):
         raise TypeError(f"`{_spell(kind)}` cannot be read from JSON")
     # Through JSON, not Python objects: a strict model takes a datetime from JSON text but not from a str.
     return _validated(kind.model_validate_json, msgspec.json.encode(value))
+
+
+def _secret(kind: Any, value: Any) -> Secret[Any]:
+    """Only what was marked: a value that was sent in the open would be shown in the open."""
+    if not is_marked(value):
+        raise ValueError(f"Expected `{_spell(kind)}`, got a value that is not marked as secret")
+    (inner,) = typing.get_args(kind) or (Any,)
+    try:
+        return Secret(_result_reader(inner)(msgspec.json.encode(value[MARK])))
+    except Exception:
+        # What is wrong with it may quote it.
+        raise ValueError(f"Expected `{_spell(kind)}`, got a secret of another type") from None
 
 
 def _validated(validate: Callable[[bytes], Any], text: bytes) -> Any:

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from windlass.core.secret import is_marked, marked
+
 MASK: Final = "***"
 
 SECRET_NAMES: Final = ("password", "passwd", "secret", "token", "api_key", "private_key", "credential", "authorization")
@@ -56,7 +58,8 @@ def _redact_authority(rest: str) -> str:
 
 
 def redact(value: Any, names: Iterable[str] = SECRET_NAMES) -> Any:
-    """The value with `***` for whatever stands under a secret-looking name, at any depth, and no password in its URLs.
+    """The value with `***` for whatever was sent as a `Secret` or stands under a secret-looking name, at any depth, and
+    no password in its URLs.
 
     It takes what JSON can hold. A value without a name, such as an argument by position, is only looked at for URLs.
     """
@@ -82,6 +85,8 @@ def _is_secret(name: object, words: tuple[str, ...]) -> bool:
 def _redact(value: Any, words: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         return redact_text(value)
+    if is_marked(value):
+        return MASK
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {_shown_key(key): MASK if _is_secret(key, words) else _redact(inner, words) for key, inner in items}
@@ -107,6 +112,9 @@ def unmask(edited: Any, original: Any, names: Iterable[str] = SECRET_NAMES) -> A
 
 
 def _unmask(edited: Any, original: Any, words: tuple[str, ...]) -> Any:
+    if is_marked(original):
+        # Another value in its place is a secret as well, though nobody could see that it was marked.
+        return original if edited == MASK else edited if is_marked(edited) else marked(edited)
     if isinstance(edited, str) and isinstance(original, str):
         return original if edited == redact_text(original) else edited
     if isinstance(edited, Mapping) and isinstance(original, Mapping):
