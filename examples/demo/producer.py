@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
 
 import tasks
+from windlass.worker.lifeline import hold_on_to
 
 STEP_S = 0.25
 NAMES = ("ada", "alan", "anita", "barbara", "donald", "edsger", "grace", "john", "leslie", "niklaus", "radia")
@@ -53,6 +55,7 @@ def main() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask)
+    hold_on_to(int(sys.argv[1]), STEP_S)
     with tasks.app:
         for _ in zip(steps(), reports(), strict=True):
             if asked.wait(STEP_S):

@@ -27,15 +27,17 @@ class Stage:
         self.url = f"sqlite:///{quote(str(self.folder / 'shop.db'))}"
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._producer: subprocess.Popen[bytes] | None = None
+        # Whoever holds its other end, as all the processes do, hears of our end however we end.
+        self._lifeline, self._ours = os.pipe()
 
     def start_worker(self, name: str) -> None:
         """`windlass worker tasks.py`, as one would type it; its log goes to the folder."""
         words = ["-m", "windlass", "worker", str(HERE / "tasks.py"), "--name", name, "--drain", "1s"]
-        self._workers[name] = self._start(name, words)
+        self._workers[name] = self._start(name, [*words, "--lifeline", str(self._lifeline)])
 
     def start_producer(self) -> None:
         """The shop's web site."""
-        self._producer = self._start("producer", [str(HERE / "producer.py")])
+        self._producer = self._start("producer", [str(HERE / "producer.py"), str(self._lifeline)])
 
     def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
         # A store or an option of the reader's own must not get into the demo, nor the demo into his store.
@@ -48,6 +50,7 @@ class Stage:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=[self._lifeline],
                 process_group=0,  # Ctrl-C is for the demo alone: it ends the others in order
             )
 
@@ -80,6 +83,8 @@ class Stage:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        os.close(self._lifeline)
+        os.close(self._ours)
         if not self._keep:
             shutil.rmtree(self.folder)
 

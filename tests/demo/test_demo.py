@@ -52,7 +52,7 @@ class Machine:
                 words = (process / "cmdline").read_text().split("\0")
             except OSError:
                 continue  # it has ended, or is somebody else's
-            if here:
+            if here and len(words) > 1:  # one that is just ending has none
                 name = words[words.index("--name") + 1] if "--name" in words else Path(words[1]).stem
                 found[name] = int(process.name)
         return found
@@ -108,6 +108,14 @@ def test_without_a_terminal_it_prints_lines_outlives_a_worker_and_ends_on_an_int
         assert re.search(rf"^ +[1-9][\d,]* +{kind}", end, re.MULTILINE), end
     assert "windlass worker examples/demo/tasks.py" in end
     assert machine.is_clean()
+
+
+def test_killed_it_takes_its_processes_along(machine: Machine) -> None:
+    with lines_of(machine) as demo:
+        read_until(demo, re.compile("workers 2"))
+        assert len(machine.processes()) == 3
+        demo.kill()
+        wait_for("nobody is left", lambda: not machine.processes())
 
 
 def test_it_ends_by_itself_and_keeps_store_and_picture_where_that_is_asked_for(

@@ -46,6 +46,8 @@ def test_somebody_who_is_only_slow_is_waited_for(engine: SqliteEngine, path: Pat
         assert not sent.wait(5 * patience.SHORT_S)
     sender.join()
     assert sent.is_set()
+    engine.close()
+    wait_for("the thread has ended", lambda: not threads())
 
 
 def test_but_not_without_end(engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,17 +66,17 @@ def test_many_who_wait_are_all_told_and_all_served_later(engine: SqliteEngine, p
         except StoreUnavailable as error:
             told.append(str(error))
 
-    threads = [threading.Thread(target=one) for _ in range(8)]
+    senders = [threading.Thread(target=one) for _ in range(8)]
     with stopped_inside(path) as pid:
-        for thread in threads:
+        for thread in senders:
             thread.start()
-        for thread in threads:
+        for thread in senders:
             thread.join()
-    assert len(told) == len(threads)
+    assert len(told) == len(senders)
     assert all(str(pid) in said for said in told)
-    for _ in threads:
+    for _ in senders:
         one()
-    assert len(told) == len(threads)
+    assert len(told) == len(senders)
 
 
 def test_a_lock_that_comes_when_nobody_wants_it_is_let_go(engine: SqliteEngine, path: Path) -> None:
@@ -83,6 +85,11 @@ def test_a_lock_that_comes_when_nobody_wants_it_is_let_go(engine: SqliteEngine, 
     waiting = inner(engine, "gate", "_patience")
     wait_for("the thread has left the line", lambda: not waiting.in_line)
     assert not gate_is_held(path)
+
+
+def threads() -> list[threading.Thread]:
+    """Those that wait for a gate."""
+    return [thread for thread in threading.enumerate() if thread.name == "windlass-gate"]
 
 
 def opened(path: Path, process: str | int = "self") -> list[str]:
@@ -100,6 +107,7 @@ def test_an_engine_is_closed_although_the_gate_is_shut(engine: SqliteEngine, pat
     with stopped_inside(path), pytest.raises(StoreUnavailable):
         engine.close()
     wait_for("all is closed", lambda: not opened(path))
+    wait_for("the thread has ended", lambda: not threads())
     assert not gate_is_held(path)
     engine.open()
     send(engine)

@@ -75,7 +75,6 @@ class Heartbeat(Service):
         )
         self._number = 0
         self._deltas: tuple[Delta, ...] = ()
-        self._due_us = 0
         self.take_counts: Callable[[], tuple[Delta, ...]] = tuple
         self.on_new_id: Callable[[], None] = lambda: None
         """Called when the store has taken the old id's jobs away."""
@@ -88,7 +87,6 @@ class Heartbeat(Service):
 
     def tick(self, now_us: int) -> float | None:
         self._renew(now_us)
-        self._due_us = now_us + int(self._beat_s * 1e6)
         return self._beat_s
 
     def rest(self, pause_s: float | None) -> None:

@@ -1,7 +1,8 @@
-"""A worker that another process has started ends when that process does, in whatever way it ends.
+"""A process that another one has started ends when that process does, in whatever way it ends.
 
-The starter keeps the one end of a pipe and never writes to it; the worker reads from the other. The kernel closes the
-starter's end at its death, kill -9 included, and the read returns: no polling, no clock, the same on Linux and macOS.
+The starter keeps the one end of a pipe and never writes to it; the started one reads from the other. The kernel closes
+the starter's end at its death, kill -9 included, and the read returns: no polling, no clock, the same on Linux and
+macOS.
 """
 
 from __future__ import annotations

@@ -149,6 +149,7 @@ class Gate:
     def close(self) -> None:
         """Waits for the thread that is inside; whoever comes later is told that it is closed."""
         with self._thread, self._number:
+            self._patience.close()
             self._let_go()
 
     def forget(self) -> None:

@@ -31,7 +31,7 @@ class Patience:
         self.in_line = False
         """Whether the thread waits, perhaps for nobody: the lock is then only to be had through it."""
         self._mutex = threading.Lock()
-        self._wanted = False
+        self._wanted = self._closed = False
         self._since_s = 0.0
         # Plain locks, held while there is nothing to tell: a semaphore takes three times as long.
         self._asked, self._given = threading.Lock(), threading.Lock()
@@ -80,8 +80,8 @@ class Patience:
             return self._given.acquire(blocking=False)
 
     def _stand_in_line(self) -> None:
-        """The thread: one lock after another, for as long as the process lives."""
-        while self._asked.acquire():
+        """The thread: one lock after another, until the gate is closed."""
+        while self._asked.acquire() and self.in_line:
             error: OSError | None = None
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -95,6 +95,15 @@ class Patience:
                 if self._wanted:
                     self._wanted, self._error = False, error
                     self._given.release()
+                if self._closed:
+                    return
+
+    def close(self) -> None:
+        """Nobody will ask again. The thread ends, at once or when it gets the lock that it waits for."""
+        with self._mutex:
+            self._closed = True
+            if self._thread is not None and not self.in_line:
+                self._asked.release()
 
     def hold_still(self) -> None:
         """Before a fork: the thread is either in line or has nothing in hand."""

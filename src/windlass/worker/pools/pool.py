@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -57,7 +57,7 @@ class Pool(Protocol):
         ...
 
 
-class OneKind:
+class OneKind(ABC):
     """A pool for functions, or one for coroutine functions."""
 
     kind: bool
