@@ -56,7 +56,9 @@ def test_the_dead_are_grouped_by_their_error(typed: Typed, died: dict[str, list[
     alone = typed("dead", "list", "--ungrouped", "--error", first["fingerprint"][:6]).rows
     assert {row["id"] for row in alone} == {handle.id for handle in died["charge"]}
     assert len(typed("dead", "list", "-q", "default").rows) == 1
-    assert typed("dead", "list", "-q", "monney").err == "No dead job. Did you mean money?\n"
+    assert typed("dead", "list", "-q", "monney").err == (
+        "No dead job. No job and no worker names the queue monney. Did you mean money?\n"
+    )
     assert "ValueError: -1 is below zero" in typed("dead", "show", died["charge"][0].id).out
 
 
@@ -70,7 +72,7 @@ def test_all_of_an_error_are_retried(app: App, typed: Typed, died: dict[str, lis
     assert died["crawl"][0].state is State.DEAD
     assert typed.json("dead", "retry", "--all", "--yes")["changed"] == 1
     typed("dead", "retry", "--all", "--yes")
-    assert "No such job." in typed.refused(*query, "--yes", code=1)
+    assert "No job matches." in typed.refused(*query, "--yes", code=1)
 
 
 def test_one_is_sent_again_with_other_arguments(app: App, typed: Typed, died: dict[str, list[Handle[Any]]]) -> None:
@@ -118,9 +120,9 @@ def test_the_dead_are_purged(typed: Typed, died: dict[str, list[Handle[Any]]]) -
         (("retry", show_id(new_id()), "--args", "{}"), 2, "It must be a JSON array."),
         (("retry", show_id(new_id()), "--kwargs", "{"), 2, "It is not JSON"),
         (("retry", show_id(new_id()), "--edit", "a=1"), 1, "There is no job"),
-        (("retry", "--error", "ffff", "--yes"), 1, "No such job."),
+        (("retry", "--error", "ffff", "--yes"), 1, "No job matches."),
         (("purge",), 2, "Which dead jobs?"),
-        (("purge", "--all"), 0, "No such job."),
+        (("purge", "--all"), 0, "No job matches."),
         (("lis",), 2, "Did you mean 'list'?"),
     ],
 )

@@ -194,7 +194,7 @@ def test_who_interrupts_is_told_how_far_it_came(app: App, shell: Shell) -> None:
     shown = shell.on_terminal("jobs", "delete", "--tag", "bulk", "--yes", until="Delete", code=130)
     assert " of 10,000 gone through so far. The same command goes on." in shown
     shell("jobs", "delete", "--tag", "bulk", "--yes")
-    assert shell("jobs", "list").stderr == "No such job.\n"
+    assert shell("jobs", "list").stderr == "No job matches.\n"
 
 
 @pytest.mark.parametrize(("width", "heads"), [(70, "ID STATE TASK WHEN"), (120, "ID STATE TASK QUEUE TRY WHEN ERROR")])

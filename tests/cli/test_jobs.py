@@ -67,7 +67,7 @@ def test_jobs_are_listed_by_what_they_have_in_common(app: App, typed: Typed, sen
     assert "There are more than 2" in limited.err
     assert not typed("jobs", "list", "--limit", "4").err
     with Worker(app, name="box", queues=["nothing"]):
-        assert typed("jobs", "list", "--worker", "box").err == "No such job.\n"
+        assert typed("jobs", "list", "--worker", "box").err == "No job matches.\n"
         assert "Did you mean box?" in typed.refused("jobs", "list", "--worker", "bos", code=2)
 
 
@@ -145,7 +145,7 @@ def test_what_a_query_finds_is_counted_and_asked_about(typed: Typed, sent: dict[
     assert sent["ready"].state is State.READY
     assert typed.json(*query, "--yes") == {"changed": 2, "refused": 0, "refusals": []}
     assert sent["ready"].state is State.CANCELLED
-    assert "No such job." in typed.refused(*query, "--yes", code=1), "something was named, and nothing was changed"
+    assert "No job matches." in typed.refused(*query, "--yes", code=1), "something was named, and nothing was changed"
     typed("jobs", "retry", "--state", "cancelled", "--yes")
     assert sent["ready"].state is State.READY
     typed("jobs", "cancel", "--state", "held", "--yes")
@@ -181,8 +181,16 @@ def test_what_is_asked_for_wrongly_is_told(typed: Typed, words: tuple[str, ...],
 
 def test_a_name_that_is_nearly_one_of_the_store_is_named(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
     assert sent
-    for words in (("list", "-q", "mayl"), ("list", "-t", "shop.flakey")):
-        assert "Did you mean " in typed("jobs", *words).err
+    for option, kind, word, meant in (
+        ("-q", "queue", "mayl", " Did you mean mail?"),
+        ("-t", "task", "shop.flakey", " Did you mean shop.flaky?"),
+        ("-t", "task", "ad", " Did you mean shop.add?"),
+        ("-q", "queue", "zebra", ""),
+        ("-t", "task", "zebra", ""),
+    ):
+        said = f"No job matches. No job and no worker names the {kind} {word}.{meant}\n"
+        assert typed("jobs", "list", option, word).err == said
+    assert typed("jobs", "list", "-q", "mail", "-s", "ready").err == "No job matches.\n", "a queue that is known"
     assert "Did you mean mail?" in typed.refused("jobs", "cancel", "-q", "mayl", "-y", code=1)
 
 

@@ -51,6 +51,27 @@ def test_a_queue_that_is_nearly_called_so_is_not_paused_by_mistake(typed: Typed,
     assert [row["rule"] for row in typed("queues", "list", "mayl", "mail").rows] == ["", "paused"]
 
 
+def test_a_queue_that_nothing_names_is_paused_with_a_remark(typed: Typed, mail: list[str]) -> None:
+    """Somebody may pause ahead; somebody who mistook the name must see it."""
+    assert mail
+    remark = "No job and no worker names the queue zebra yet; known: mail.\n"
+    assert typed("queues", "pause", "zebra", "mail").err == (
+        f"The queue zebra is paused.\nThe queue mail is paused.\n{remark}"
+    )
+    assert "yet" not in typed.refused("queues", "pause", "zebra", code=1), "it was said when it was paused"
+    assert typed("queues", "resume", "zebra").err == "The queue zebra is resumed.\n"
+    assert typed("queues", "pause", "zebra", "--json").err == remark
+    assert "not paused. No job and no worker names the queue mayl. Did you mean mail?" in typed.refused(
+        "queues", "resume", "mayl", code=1
+    )
+
+
+def test_the_first_queue_may_be_paused_before_it_is_used(typed: Typed) -> None:
+    assert typed("queues", "pause", "mail").err.endswith(
+        "No job and no worker names the queue mail yet; known: none.\n"
+    )
+
+
 def test_what_waits_in_a_queue_is_purged(app: App, typed: Typed, mail: list[str]) -> None:
     assert "Delete 2 jobs?" in typed.refused("queues", "purge", "mail", code=2)
     assert typed.json("queues", "purge", "mail", "-n") == {"would_change": 2}

@@ -69,7 +69,7 @@ def list_jobs(name: str | None, url: str | None, as_json: bool, limit: int, **as
         elif found:
             put_sheet(sheet_of(found))
         else:
-            say(f"No such job.{misspelt(here, which)}")
+            say(f"No job matches.{misspelt(here, which)}")
     if more:
         say(f"There are more than {limit:,}: --limit shows them.")
 
@@ -275,6 +275,6 @@ def change_query(
         steer.count(here.engine, change, which),
         lambda progress: steer.apply(here.engine, change, which, reason=reason, progress=progress),
         manner,
-        none=f"No such job.{misspelt(here, which)}",
+        none=f"No job matches.{misspelt(here, which)}",
         narrow=is_narrow(which),
     )

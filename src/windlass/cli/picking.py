@@ -100,18 +100,33 @@ def is_narrow(asked: Query) -> bool:
 
 
 def misspelt(store: Store, asked: Query) -> str:
-    """` Did you mean mail?` where nothing was found for a name that is nearly one of the store."""
-    from windlass.core.names import near_miss
+    """` No job and no worker names the queue mayl. Did you mean mail?` where nothing was found for such a name."""
     from windlass.ops import stats
 
-    for given, known in (
-        (asked.queue, (queue.name for queue in stats.queues(store.engine))),
-        (asked.task, (task.name for task in stats.tasks(store.engine))),
-    ):
-        names = set(known) if given is not None else set[str]()
-        if given is not None and given not in names and (meant := near_miss(given, names)) is not None:
-            return f" Did you mean {meant}?"
+    if asked.queue is not None:
+        known = {queue.name for queue in stats.queues(store.engine)}
+        if asked.queue not in known:
+            return f" {strange('queue', asked.queue, known)}"
+    if asked.task is not None:
+        known = {task.name for task in stats.tasks(store.engine)}
+        if asked.task not in known:
+            return f" {strange('task', asked.task, known)}"
     return ""
+
+
+def strange(kind: str, word: str, known: Iterable[str]) -> str:
+    """That nothing in the store is called so, and what was most likely meant."""
+    meant = nearest(word, known)
+    return f"No job and no worker names the {kind} {word}.{f' Did you mean {meant}?' if meant else ''}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known name that is nearly the word, whole or by its last part."""
+    from windlass.core.names import near_miss
+
+    names = set(known)
+    by_end = {name.rpartition(".")[2]: name for name in names}
+    return near_miss(word, names) or by_end.get(near_miss(word, by_end) or "")
 
 
 def _task(store: Store, word: str) -> str:

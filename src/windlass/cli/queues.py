@@ -10,6 +10,7 @@ from windlass.cli.bulk import Deed, Manner, bulk_options, change_found, end
 from windlass.cli.main import Lazy
 from windlass.cli.options import Store, store, store_options, yes_option
 from windlass.cli.output import Sheet, put_json, put_sheet, say
+from windlass.cli.picking import misspelt, nearest, strange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from windlass.ops.stats import QueueView
 
 HEADS = ("queue", "ready", "running", "scheduled", "held", "dead", "workers", "rule")
+SHOWN = 10
 
 COMMANDS = {
     "list": ("queues:list_queues", "Every queue: how many jobs are where, who takes them, its rule."),
@@ -148,7 +150,7 @@ def purge(queue: str, name: str | None, url: str | None, as_json: bool, yes: boo
             sum(steer.count(here.engine, Change.DELETE, Query(queue=queue, state=state)) for state in WAITING),
             lambda progress: steer.purge(here.engine, queue, progress=progress),
             Manner(yes, dry_run, as_json),
-            none=f"Nothing waits in the queue {queue}.{_meant(here, queue)}",
+            none=f"Nothing waits in the queue {queue}.{misspelt(here, Query(queue=queue))}",
         )
 
 
@@ -163,29 +165,39 @@ def _turn(
     yes: bool = True,
 ) -> None:
     from windlass.core.names import check_name
+    from windlass.ops.cards import listing
 
     wanted = list(dict.fromkeys(check_name("queue", one) for one in names))
     with store(name, url) as here:
-        hints = {one: _meant(here, one) for one in wanted}
-        for one, meant in hints.items():
-            # Somebody who pauses in a hurry must not believe that it stands still.
-            if meant and not yes:
-                raise click.UsageError(f"No job and no worker names the queue {one}.{meant} With --yes it is paused.")
+        known = _known(here)
+        if paused and not yes:
+            _refuse_near_misses(wanted, known)
         turned = [one for one in wanted if turn(here.engine, one)]
     if as_json:
         put_json({"changed": turned})
     for one in () if as_json else wanted:
         if one in turned:
             say(f"The queue {one} is {'paused' if paused else 'resumed'}.")
+        elif paused:
+            say(f"The queue {one} was paused already.")
         else:
-            say(f"The queue {one} was {'paused already.' if paused else f'not paused.{hints[one]}'}")
+            hint = "" if one in known else f" {strange('queue', one, known)}"
+            say(f"The queue {one} was not paused.{hint}")
+    for one in turned if paused else ():
+        if one not in known:
+            say(f"No job and no worker names the queue {one} yet; known: {listing(known, SHOWN)}.")
     if not turned:
         end(1)
 
 
-def _meant(here: Store, queue: str) -> str:
-    """` Did you mean mail?` for a queue that nothing names, where there is one nearly called so."""
-    from windlass.cli.picking import misspelt
-    from windlass.engines.protocol import Query
+def _known(here: Store) -> list[str]:
+    from windlass.ops import stats
 
-    return misspelt(here, Query(queue=queue))
+    return [queue.name for queue in stats.queues(here.engine)]
+
+
+def _refuse_near_misses(wanted: list[str], known: list[str]) -> None:
+    """Somebody who pauses in a hurry must not believe that it stands still."""
+    for one in wanted:
+        if one not in known and nearest(one, known) is not None:
+            raise click.UsageError(f"{strange('queue', one, known)} With --yes it is paused.")

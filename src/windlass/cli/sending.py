@@ -14,6 +14,7 @@ from windlass.cli.options import DURATION, an_app, app_option, json_option, refu
 from windlass.cli.output import put, put_json, say
 from windlass.core.redact import MASK
 from windlass.core.secret import is_marked
+from windlass.cli.picking import nearest
 
 if TYPE_CHECKING:
     from windlass.app.app import App
@@ -209,7 +210,6 @@ def _sender(app: App, task: str, how: dict[str, Any]) -> tuple[Sender[..., Any],
 
 def _full_name(app: App, task: str) -> tuple[str, str]:
     """The task of that name, or the only one whose last part it is. Nobody knows it: it is sent all the same."""
-    from windlass.core.names import near_miss
     from windlass.ops.cards import take_stock
 
     cards = take_stock(app.engine).cards
@@ -221,8 +221,7 @@ def _full_name(app: App, task: str) -> tuple[str, str]:
         return ending[0], ""
     if len(ending) > 1:
         raise click.UsageError(f"{task} may be {', '.join(ending)}. Write it whole.")
-    by_end = {name.rpartition(".")[2]: name for name in known}
-    meant = near_miss(task, known) or by_end.get(near_miss(task, by_end) or "")
+    meant = nearest(task, known)
     hint = f" Did you mean {meant}?" if meant else ""
     if app.tasks:
         raise click.UsageError(f"The app has no task {task!a}.{hint}")
