@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
+import threading
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Shell, Typed
 from windlass import App, Handle, Retry, State, Worker, current_job
+from windlass.core.durations import show_instant
 from windlass.core.ids import new_id, show_id
 
 
@@ -90,6 +94,36 @@ def test_a_job_is_shown_with_everything(typed: Typed, sent: dict[str, Handle[Any
         assert part in shown, shown
     seen = typed.json("jobs", "show", sent["succeeded"].id)
     assert (seen["args"], seen["result"], len(seen["attempts"]), len(seen["log"])) == (["ann"], "hello ann", 2, 2)
+
+
+def test_a_running_job_says_since_when_and_where_by_name(app: App, typed: Typed) -> None:
+    started, gate = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        started.set()
+        gate.wait(30)
+        raise ValueError("broken")
+
+    handle = app.task(name="shop.hold", retry=Retry.fixed(1, base=0))(hold).delay()
+    with Worker(app, name="box"):
+        assert started.wait(10)
+        shown, seen = typed("jobs", "show", handle.id).out, typed.json("jobs", "show", handle.id)
+        gate.set()
+        assert handle.wait(timeout=10)
+        after = typed("jobs", "show", handle.id).out
+    box = f"box@{platform.node()}"
+    since = show_instant(seen["claimed_us"])
+    assert re.search(rf"^Started     {re.escape(since)}, running for \d+m?s$", shown, re.MULTILINE), shown
+    assert f"Worker      {box}\n" in shown
+    assert seen["worker"] not in shown
+    assert seen["worker_name"] == box
+    assert after.count(f"  worker {box}\n") == 2
+    assert "running for" not in after
+    gone, kept = typed("jobs", "show", handle.id).out, typed.json("jobs", "show", handle.id)
+    assert gone.count("  worker gone\n") == 2, "the name went with its card"
+    assert {(one["worker"], one["worker_name"]) for one in kept["attempts"]} == {(seen["worker"], None)}, (
+        "the id is for programs"
+    )
 
 
 def test_why_a_job_waits_is_one_sentence(typed: Typed, sent: dict[str, Handle[Any]]) -> None:

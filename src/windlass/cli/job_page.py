@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from windlass.cli.output import moment
+from windlass.core.clock import SystemClock
 from windlass.core.durations import SECOND_US, show, show_instant, show_span
 from windlass.core.redact import plain
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from windlass.ops.view import AttemptView, JobView, LineView
 
 LABEL = 12
+GONE = "gone"
+"""A worker without a card: its name went with it, and its id is for programs."""
 
 
 def lines(job: JobView) -> Iterator[str]:
@@ -63,15 +66,22 @@ def _times(job: JobView) -> Iterator[str]:
         yield _field("Due", moment(job.due_us))
     if job.expires_us is not None:
         yield _field("Expires", moment(job.expires_us))
-    if job.started_us is not None:
+    if job.state == "running":
+        yield _field("Started", _running(job.started_us or job.claimed_us or job.created_us))
+    elif job.started_us is not None:
         yield _field("Started", moment(job.started_us))
     if job.ended_us is not None:
         took = "" if job.started_us is None else f", after {_took(job.ended_us - job.started_us)}"
         yield _field("Ended", f"{moment(job.ended_us)}{took}")
     if job.worker is not None:
-        yield _field("Worker", job.worker)
+        yield _field("Worker", job.worker_name or GONE)
     if job.progress is not None:
         yield _field("Progress", _progress(job.progress))
+
+
+def _running(since_us: int) -> str:
+    """Since when: a run's own start is stored with its end, so until then it is when its worker took it."""
+    return f"{show_instant(since_us)}, running for {show_span(max(0, SystemClock().now_us() - since_us))}"
 
 
 def _took(us: int) -> str:
@@ -122,7 +132,7 @@ def _attempts(job: JobView) -> Iterator[str]:
         yield ""
         yield _attempt(one)
         if one.worker is not None:
-            yield f"  worker {one.worker}"
+            yield f"  worker {one.worker_name or GONE}"
         if one.failure is not None:
             yield from _failure(one.failure)
     if job.failure is not None and not any(one.failure for one in job.attempts):

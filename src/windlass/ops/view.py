@@ -6,7 +6,7 @@ are microseconds since 1970. Text is as it was stored, but for secrets: a screen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +14,13 @@ import msgspec
 from windlass.core.clock import SystemClock
 from windlass.core.codec import decode_result
 from windlass.core.errors import WindlassError
-from windlass.core.ids import JobId, show_id
+from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.job import ENDED, Attempt, Failure, Job, LogLine, Outcome, State
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.redact import SECRET_NAMES, redact, redact_text
 from windlass.core.signature import ANYTHING
 from windlass.engines.protocol import ALL_PARTS, Engine, Part, Query
+from windlass.ops.cards import label, take_stock
 from windlass.ops.facts import retried_by
 from windlass.ops.lookup import find, record_of
 from windlass.ops.why import why
@@ -62,6 +63,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     outcome: Outcome
     worker: str | None
+    worker_name: str | None
+    """As people call it, while it lives."""
     started_us: int | None
     ended_us: int
     failure: Failure | None
@@ -88,6 +91,8 @@ class JobView(JobLine, frozen=True, kw_only=True):
     """A job with everything that is known of it."""
 
     why: str
+    worker_name: str | None
+    """As people call it, while it lives."""
     args: list[Any]
     kwargs: dict[str, Any]
     result: Any
@@ -158,6 +163,7 @@ def job(
     now_us: int | None = None,
 ) -> JobView:
     """The job with everything; of its log what comes behind line `log_after`."""
+    living = {card.worker: label(card) for card in take_stock(engine).cards}
     found = find(engine, job_id, ALL_PARTS, log_after)
     names, request, record = tuple(secret_names), found.request, record_of(found)
     args, kwargs, result, unreadable = _opened(found, names, limits)
@@ -165,6 +171,7 @@ def job(
     return JobView(
         **msgspec.structs.asdict(_line(found, by)),
         why=why(engine, job_id, now_us=_clock.now_us() if now_us is None else now_us),
+        worker_name=living.get(record.worker or b""),
         args=args,
         kwargs=kwargs,
         result=result,
@@ -172,7 +179,7 @@ def job(
         unreadable=unreadable,
         options=redact(_plain_json(request.options), names),
         failure=_masked(found.failure),
-        attempts=tuple(map(_attempt, found.attempts)),
+        attempts=tuple(_attempt(one, living) for one in found.attempts),
         log=tuple(map(_log_line, found.log)),
         progress=None if found.progress is None else redact(_plain_json(found.progress.data), names),
         crashes=record.crashes,
@@ -302,11 +309,12 @@ def _line(found: Job, by: tuple[str, ...] = ()) -> JobLine:
     )
 
 
-def _attempt(one: Attempt) -> AttemptView:
+def _attempt(one: Attempt, living: Mapping[WorkerId, str]) -> AttemptView:
     return AttemptView(
         attempt=one.attempt,
         outcome=one.outcome,
         worker=_text_id(one.worker),
+        worker_name=living.get(one.worker or b""),
         started_us=one.started_us,
         ended_us=one.ended_us,
         failure=_masked(one.failure),
