@@ -12,8 +12,10 @@ import pytest
 
 from tests.cli.conftest import Shell, Typed
 from windlass import App, Handle, Retry, State, Worker, current_job
+from windlass.cli.remedy import REMEDIES
 from windlass.core.durations import show_instant
 from windlass.core.ids import new_id, show_id
+from windlass.ops.why import Cause
 
 
 def add(a: int, b: int) -> int:
@@ -133,6 +135,26 @@ def test_why_a_job_waits_is_one_sentence(typed: Typed, sent: dict[str, Handle[An
         assert said.count("\n") == 1
         assert said.strip() in typed("jobs", "show", sent[state].id).out or state == "scheduled"
         assert typed.json("jobs", "show", sent[state].id, "--why")["why"].startswith(sentence)
+
+
+def test_why_a_job_waits_comes_with_what_to_type(app: App, typed: Typed, sent: dict[str, Handle[Any]]) -> None:
+    def told(job_id: str) -> tuple[str, str]:
+        """The cause, and what is said last; the page says the same."""
+        said, seen = typed("jobs", "show", job_id, "--why").out.strip(), typed.json("jobs", "show", job_id, "--why")
+        assert said == f"{seen['why']} {seen['todo']}"
+        assert f"Why         {said}\n" in typed("jobs", "show", job_id).out
+        return seen["cause"], seen["todo"]
+
+    mail, ready = app.named("shop.unknown").using(queue="mail").delay().id, sent["ready"].id
+    assert told(ready) == ("no_worker", "For example: windlass worker tasks.py")
+    with Worker(app, name="box", queues=["mail"]):
+        assert told(ready) == ("queue_not_taken", "Start one: windlass worker tasks.py -Q default")
+        assert told(mail) == ("task_not_known", "Start one with its code: windlass worker tasks.py -Q mail")
+        typed("queues", "pause", "mail")
+        assert told(mail) == ("queue_paused", "Resume it: windlass queues resume mail")
+    scheduled = typed.json("jobs", "show", sent["scheduled"].id, "--why")
+    assert (scheduled["cause"], scheduled["todo"]) == (None, None)
+    assert REMEDIES.keys() == set(Cause)
 
 
 def test_a_log_is_printed_and_can_be_followed(typed: Typed, sent: dict[str, Handle[Any]]) -> None:

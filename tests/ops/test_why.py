@@ -12,7 +12,7 @@ from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import Edge, Failure, Outcome
 from windlass.core.rates import Rate
 from windlass.engines.protocol import Change, TallyQuery
-from windlass.ops.why import why
+from windlass.ops.why import Cause, explain, why
 from windlass.testing.conformance import Harness
 
 SECRETS = Failure(type="shop.Down", message="redis://ann:hunter2@db/0 is \x1b[31mdown\nnow.", fingerprint="f")
@@ -132,6 +132,8 @@ def test_a_paused_queue_is_the_reason_before_any_worker(harness: Harness) -> Non
     job_id = harness.send(queue="mail")
     harness.set_gate("queue/mail", paused=True, limit=5)
     waits(harness, job_id, "Its queue mail is paused; it goes on when that is resumed.")
+    found = explain(harness.engine, job_id, now_us=harness.now_us)
+    assert (found.cause, found.queue) == (Cause.QUEUE_PAUSED, "mail")
     harness.worker()
     waits(harness, job_id, "Its queue mail is paused")
 
@@ -141,6 +143,7 @@ def test_a_shared_gate_that_is_paused_is_named(harness: Harness) -> None:
     harness.set_gate("gate/stripe", paused=True)
     harness.worker()
     waits(harness, job_id, "Its gate stripe is paused")
+    assert explain(harness.engine, job_id, now_us=harness.now_us).cause is None, "no queue is to be resumed"
 
 
 def test_a_rule_that_has_expired_holds_nothing(harness: Harness) -> None:

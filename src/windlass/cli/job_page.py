@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from windlass.cli.output import moment
+from windlass.cli.remedy import with_remedy
 from windlass.core.clock import SystemClock
 from windlass.core.durations import SECOND_US, show, show_instant, show_span
 from windlass.core.redact import plain
@@ -48,7 +49,7 @@ def _head(job: JobView) -> Iterator[str]:
     yield _field("Queue", job.queue)
     reason = f" ({job.reason})" if job.reason else ""
     yield _field("State", f"{job.state}{reason}, attempt {job.attempt}")
-    yield _field("Why", job.why)
+    yield _field("Why", with_remedy(job.why, job.cause, job.queue))
     if job.cancel_asked:
         yield _field("Cancel", "asked for")
     if job.suspect or job.losses or job.crashes:

@@ -81,7 +81,7 @@ Examples:
   windlass jobs show 0198f2b0-6b3c-7000-8000-0123456789ab --why"""
 )
 @click.argument("job_id")
-@click.option("--why", "only_why", is_flag=True, help="Only the one sentence why it is not running.")
+@click.option("--why", "only_why", is_flag=True, help="Only why it is not running, and what to do about it.")
 @store_options
 def show(job_id: str, only_why: bool, name: str | None, url: str | None, as_json: bool) -> None:
     """Show everything about a job: times, arguments, result, each attempt with its error, log, progress."""
@@ -89,11 +89,16 @@ def show(job_id: str, only_why: bool, name: str | None, url: str | None, as_json
         if not only_why:
             put_job(here, job_id, as_json=as_json)
             return
-        from windlass.ops.why import why
+        from windlass.cli.remedy import remedy, with_remedy
+        from windlass.ops.why import explain
 
         (wanted,) = job_ids([job_id])
-        sentence = why(here.engine, wanted)
-        put_json({"id": job_id, "why": sentence}) if as_json else put(sentence)
+        found = explain(here.engine, wanted)
+        if as_json:
+            todo = remedy(found.cause, found.queue)
+            put_json({"id": job_id, "why": found.said, "cause": found.cause, "todo": todo})
+        else:
+            put(with_remedy(found.said, found.cause, found.queue))
 
 
 @click.command(

@@ -23,7 +23,7 @@ from windlass.engines.protocol import ALL_PARTS, Engine, Part, Query
 from windlass.ops.cards import label, take_stock
 from windlass.ops.facts import retried_by
 from windlass.ops.lookup import find, record_of
-from windlass.ops.why import why
+from windlass.ops.why import Cause, explain
 
 MOST_DEAD: Final = 10_000
 """Dead jobs that are looked through for groups, the newest first."""
@@ -91,6 +91,8 @@ class JobView(JobLine, frozen=True, kw_only=True):
     """A job with everything that is known of it."""
 
     why: str
+    cause: Cause | None
+    """What it waits for, where somebody could do something about it."""
     worker_name: str | None
     """As people call it, while it lives."""
     args: list[Any]
@@ -168,9 +170,11 @@ def job(
     names, request, record = tuple(secret_names), found.request, record_of(found)
     args, kwargs, result, unreadable = _opened(found, names, limits)
     (by,) = retried_by(engine, [job_id])
+    because = explain(engine, job_id, now_us=_clock.now_us() if now_us is None else now_us)
     return JobView(
         **msgspec.structs.asdict(_line(found, by)),
-        why=why(engine, job_id, now_us=_clock.now_us() if now_us is None else now_us),
+        why=because.said,
+        cause=because.cause,
         worker_name=living.get(record.worker or b""),
         args=args,
         kwargs=kwargs,

@@ -10,8 +10,11 @@ place of a job is counted in a bounded look at its queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from windlass.core.clock import SystemClock
 from windlass.core.durations import show, show_instant, show_span
@@ -31,14 +34,38 @@ MESSAGE: Final = 200
 _clock = SystemClock()
 
 
+class Cause(StrEnum):
+    """What somebody could do something about."""
+
+    QUEUE_PAUSED = "queue_paused"
+    NO_WORKER = "no_worker"
+    QUEUE_NOT_TAKEN = "queue_not_taken"
+    TASK_NOT_KNOWN = "task_not_known"
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job is not running. Whoever shows it knows the words in which its readers can do something about it."""
+
+    said: str
+    cause: Cause | None
+    queue: str
+    task: str
+
+
 def why(engine: Engine, job_id: JobId, *, now_us: int | None = None) -> str:
     """One sentence why the job is not running, or how it ended. `now_us` is for those who travel in time."""
+    return explain(engine, job_id, now_us=now_us).said
+
+
+def explain(engine: Engine, job_id: JobId, *, now_us: int | None = None) -> Why:
+    """The same with its cause, where there is one that somebody could remove."""
     now_us = _clock.now_us() if now_us is None else now_us
     case = Case(engine, find(engine, job_id, ATTEMPTS), now_us)
     if case.record.state is State.RUNNING and case.owner is None:
         # Looking for its worker has swept: the job was taken back from a dead one.
         case = Case(engine, find(engine, job_id, ATTEMPTS), now_us)
-    return next(said for reason in REASONS if (said := reason(case)) is not None)
+    said, reason = next((said, reason) for reason in REASONS if (said := reason(case)) is not None)
+    return Why(said=said, cause=CAUSES.get(reason), queue=case.queue, task=case.request.task)
 
 
 # ── where it is in its life ─────────────────────────────────────────────────────────────────────────────
@@ -131,8 +158,16 @@ def _busy_lane(case: Case) -> str | None:
 
 
 def _paused(case: Case) -> str | None:
-    name = next((name for name, gate in case.gates if gate.paused), None)
-    return None if name is None else f"{name[0].upper()}{name[1:]} is paused; it goes on when that is resumed."
+    return _pause_of(case, f"its queue {case.queue}")
+
+
+def _paused_gate(case: Case) -> str | None:
+    return _pause_of(case, f"its gate {case.request.gate}")
+
+
+def _pause_of(case: Case, wanted: str) -> str | None:
+    paused = any(gate.paused for name, gate in case.gates if name == wanted)
+    return f"{wanted[0].upper()}{wanted[1:]} is paused; it goes on when that is resumed." if paused else None
 
 
 def _shut(case: Case) -> str | None:
@@ -243,6 +278,7 @@ REASONS: Final[tuple[Callable[[Case], str | None], ...]] = (
     _open_parents,
     _busy_lane,
     _paused,
+    _paused_gate,
     _shut,
     _full,
     _nobody,
@@ -253,6 +289,14 @@ REASONS: Final[tuple[Callable[[Case], str | None], ...]] = (
     _rate,
     _line,
 )
+
+CAUSES: Final[Mapping[Callable[[Case], str | None], Cause]] = {
+    _paused: Cause.QUEUE_PAUSED,
+    _nobody: Cause.NO_WORKER,
+    _nobody_listens: Cause.QUEUE_NOT_TAKEN,
+    _nobody_knows: Cause.TASK_NOT_KNOWN,
+}
+"""The reasons that somebody could remove."""
 
 
 # ── words ───────────────────────────────────────────────────────────────────────────────────────────────
