@@ -75,6 +75,27 @@ def test_all_of_an_error_are_retried(app: App, typed: Typed, died: dict[str, lis
     assert "No job matches." in typed.refused(*query, "--yes", code=1)
 
 
+def test_a_retry_by_hand_shows_in_the_attempts_and_keeps_the_first_time(
+    app: App, typed: Typed, died: dict[str, list[Handle[Any]]]
+) -> None:
+    (crawl,) = died["crawl"]
+    (before,) = typed.json("dead", "list", "-t", "crawl")
+    for _ in range(2):
+        typed("dead", "retry", crawl.id)
+        with Worker(app):
+            assert crawl.wait(timeout=10)
+    shown = typed("jobs", "show", crawl.id).out
+    assert [line.partition(":")[0] for line in shown.splitlines() if line.startswith("Attempt")] == [
+        "Attempt 1",
+        "Attempt 1 of retry 1 by hand",
+        "Attempt 1 of retry 2 by hand",
+    ]
+    assert "State       dead (failed), attempt 1 of retry 2 by hand\n" in shown
+    (after,) = typed.json("dead", "list", "-t", "crawl")
+    assert after["first_us"] == before["first_us"]
+    assert after["last_us"] > before["last_us"]
+
+
 def test_one_is_sent_again_with_other_arguments(app: App, typed: Typed, died: dict[str, list[Handle[Any]]]) -> None:
     old, other, third = died["charge"]
     new = typed("dead", "retry", old.id, "--edit", "0=5", "--edit", "to=bob").out.strip()

@@ -10,10 +10,10 @@ import pytest
 from windlass import App, Retry, Worker, current_job, read_id
 from windlass.core.codec import encode_arguments, encode_result
 from windlass.core.errors import JobDead, JobNotFound
-from windlass.core.ids import new_id, show_id
+from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import Edge, Failure, Outcome, State, Unique
-from windlass.engines.protocol import Query, Settlement
-from windlass.ops import view
+from windlass.engines.protocol import Change, Query, Settlement
+from windlass.ops import attempts, view
 from windlass.testing.conformance import Harness
 
 URL = "redis://ann:hunter2@db.example/0"
@@ -151,6 +151,71 @@ def test_dead_jobs_are_grouped_by_what_they_died_of(harness: Harness) -> None:
     }
     (only,) = view.error_groups(harness.engine, Query(queue="mail")).groups
     assert only.example == other
+
+
+def again(harness: Harness, job_id: JobId, outcome: Outcome, **fields: Any) -> None:
+    """The job's next run, which ends so a minute later."""
+    (claim,) = harness.claim(harness.hand(), queues=(harness.record(job_id).queue,))
+    harness.pass_time(60)
+    harness.finish(claim, outcome, **fields)
+
+
+def test_attempts_are_told_apart_after_a_retry_by_hand(harness: Harness) -> None:
+    job_id, engine = harness.send(queue="q"), harness.engine
+
+    def seen() -> tuple[int, int]:
+        found = view.job(engine, job_id)
+        return found.attempt, found.by_hand
+
+    again(harness, job_id, Outcome.SNOOZE, delay_s=0)
+    again(harness, job_id, Outcome.LOST)
+    again(harness, job_id, Outcome.FAILED, delay_s=0)
+    assert seen() == (2, 0), "nobody has retried it yet"
+    again(harness, job_id, Outcome.TIMED_OUT)
+    assert seen() == (2, 0)
+    harness.amend(Change.RETRY, job_id)
+    assert seen() == (1, 1)
+    again(harness, job_id, Outcome.FAILED)
+    assert seen() == (1, 1)
+    harness.amend(Change.RETRY, job_id)
+    again(harness, job_id, Outcome.CANCELLED)
+    assert seen() == (1, 2)
+    harness.amend(Change.RETRY, job_id)
+    assert seen() == (1, 3)
+    again(harness, job_id, Outcome.SUCCEEDED)
+    assert seen() == (1, 3), "a success at the first try is no attempt that is kept"
+    assert [(one.attempt, one.by_hand) for one in view.job(engine, job_id).attempts] == [
+        *((1, 0), (1, 0), (1, 0), (2, 0)),
+        *((1, 1), (1, 2)),
+    ]
+
+
+def test_an_error_was_first_seen_when_one_of_its_dead_first_had_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "BATCH", 2)
+    start_us = harness.now_us
+    down, other = Failure(type="Down", fingerprint="a"), Failure(type="KeyError", fingerprint="b")
+    ids = [harness.send(queue=f"q{number}") for number in range(5)]
+
+    def minute_of_first() -> int:
+        return (view.error_groups(harness.engine).groups[0].first_us - start_us) // 60_000_000
+
+    for job_id in ids[:4]:
+        again(harness, job_id, Outcome.FAILED, failure=other, delay_s=3_600)
+    again(harness, ids[4], Outcome.FAILED, failure=down)
+    assert minute_of_first() == 5
+    harness.amend(Change.RETRY, ids[4])
+    again(harness, ids[4], Outcome.FAILED, failure=down)
+    assert minute_of_first() == 5, "a retry by hand does not make it new"
+    harness.pass_time(3_600)
+    for job_id in ids[:4]:
+        again(harness, job_id, Outcome.FAILED, failure=down)
+    late = harness.send(queue="q")
+    again(harness, late, Outcome.FAILED, failure=down)
+    assert minute_of_first() == 5, "and another error of these jobs is not this one"
+    (group,) = view.error_groups(harness.engine).groups
+    assert (group.count, (group.last_us - start_us) // 60_000_000) == (6, 71)
 
 
 def test_groups_look_no_further_than_their_bound_and_say_so(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def _head(job: JobView) -> Iterator[str]:
     yield _field("Task", job.task)
     yield _field("Queue", job.queue)
     reason = f" ({job.reason})" if job.reason else ""
-    yield _field("State", f"{job.state}{reason}, attempt {job.attempt}")
+    yield _field("State", f"{job.state}{reason}, attempt {_numbered(job)}")
     yield _field("Why", with_remedy(job.why, job.cause, job.queue))
     if job.cancel_asked:
         yield _field("Cancel", "asked for")
@@ -144,7 +144,12 @@ def _attempts(job: JobView) -> Iterator[str]:
 
 def _attempt(one: AttemptView) -> str:
     took = "" if one.started_us is None else f" after {_took(one.ended_us - one.started_us)}"
-    return f"Attempt {one.attempt}: {one.outcome}{took}, {moment(one.ended_us)}"
+    return f"Attempt {_numbered(one)}: {one.outcome}{took}, {moment(one.ended_us)}"
+
+
+def _numbered(one: JobView | AttemptView) -> str:
+    """Its number; after a retry by hand, which counts from 1 again, of which one."""
+    return f"{one.attempt} of retry {one.by_hand} by hand" if one.by_hand else str(one.attempt)
 
 
 def _failure(failure: Failure) -> Iterator[str]:

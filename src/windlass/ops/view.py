@@ -20,6 +20,7 @@ from windlass.core.limits import DEFAULT, Limits
 from windlass.core.redact import SECRET_NAMES, redact, redact_text
 from windlass.core.signature import ANYTHING
 from windlass.engines.protocol import ALL_PARTS, Engine, Part, Query
+from windlass.ops.attempts import by_hand, first_seen_us, retries_of
 from windlass.ops.cards import label, take_stock
 from windlass.ops.facts import retried_by
 from windlass.ops.lookup import find, record_of
@@ -61,6 +62,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """One finished run."""
 
     attempt: int
+    by_hand: int
+    """How many retries by hand came before it: each lets the attempts count from 1 again."""
     outcome: Outcome
     worker: str | None
     worker_name: str | None
@@ -95,6 +98,8 @@ class JobView(JobLine, frozen=True, kw_only=True):
     """What it waits for, where somebody could do something about it."""
     worker_name: str | None
     """As people call it, while it lives."""
+    by_hand: int
+    """How often it was retried by hand, as far as the kept attempts tell."""
     args: list[Any]
     kwargs: dict[str, Any]
     result: Any
@@ -138,6 +143,7 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     count: int
     first_us: int
+    """When the first of them first failed so, as far as the kept attempts tell."""
     last_us: int
     example: str
     """The newest of them."""
@@ -176,6 +182,7 @@ def job(
         why=because.said,
         cause=because.cause,
         worker_name=living.get(record.worker or b""),
+        by_hand=retries_of(found),
         args=args,
         kwargs=kwargs,
         result=result,
@@ -183,7 +190,9 @@ def job(
         unreadable=unreadable,
         options=redact(_plain_json(request.options), names),
         failure=_masked(found.failure),
-        attempts=tuple(_attempt(one, living) for one in found.attempts),
+        attempts=tuple(
+            _attempt(one, retries, living) for one, retries in zip(found.attempts, by_hand(found.attempts), strict=True)
+        ),
         log=tuple(map(_log_line, found.log)),
         progress=None if found.progress is None else redact(_plain_json(found.progress.data), names),
         crashes=record.crashes,
@@ -233,25 +242,28 @@ def error_groups(engine: Engine, query: Query | None = None, most: int = MOST_DE
         if page.cursor is None or looked_at >= most:
             break
         query = msgspec.structs.replace(query, cursor=page.cursor)
-    made = sorted(map(_error_group, groups.values()), key=lambda group: (-group.count, -group.last_us))
+    made = [_error_group(engine, found) for found in groups.values()]
+    made.sort(key=lambda group: (-group.count, -group.last_us))
     return ErrorGroups(groups=tuple(made), looked_at=looked_at, more=page.cursor is not None)
 
 
 def _group(one: Job) -> str:
-    if one.failure is None:
-        return f"without an error: {record_of(one).reason}"
-    return one.failure.fingerprint or f"of type {one.failure.type}"
+    return f"without an error: {record_of(one).reason}" if one.failure is None else _error(one.failure)
 
 
-def _error_group(found: list[Job]) -> ErrorGroup:
+def _error(failure: Failure) -> str:
+    return failure.fingerprint or f"of type {failure.type}"
+
+
+def _error_group(engine: Engine, found: list[Job]) -> ErrorGroup:
     ends = [record_of(one).ended_us or 0 for one in found]
     newest = found[ends.index(max(ends))]
-    line = _line(newest)
+    line, error = _line(newest), None if newest.failure is None else _error(newest.failure)
     return ErrorGroup(
         fingerprint=line.fingerprint or "",
         error=line.error or line.reason or "",
         count=len(found),
-        first_us=min(ends),
+        first_us=min(ends) if error is None else first_seen_us(engine, found, lambda one: _error(one) == error),
         last_us=max(ends),
         example=line.id,
         tasks=tuple(sorted({one.request.task for one in found})),
@@ -313,9 +325,10 @@ def _line(found: Job, by: tuple[str, ...] = ()) -> JobLine:
     )
 
 
-def _attempt(one: Attempt, living: Mapping[WorkerId, str]) -> AttemptView:
+def _attempt(one: Attempt, retries: int, living: Mapping[WorkerId, str]) -> AttemptView:
     return AttemptView(
         attempt=one.attempt,
+        by_hand=retries,
         outcome=one.outcome,
         worker=_text_id(one.worker),
         worker_name=living.get(one.worker or b""),
