@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 
 import pytest
@@ -93,14 +94,18 @@ def test_an_overview(app: App, typed: Typed, held: Held) -> None:
         shown = typed("status").out
         held.gate.set()
     assert shown.startswith("store\tsqlite:///windlass.db\n")
+    assert "\nnow\t1 worker, 2 slots; 1 ready, 1 running, 0 scheduled, 1 dead\n" in shown
     for part in ("\nslow\t0\t1\t", "\nbox", "ValueError: broken"):
         assert part in shown
     assert "1 succeeded, 1 failed in 30 minutes" in typed("status").out, "a worker that stops tells what it has counted"
 
 
 def test_an_empty_store_has_a_status(typed: Typed) -> None:
-    assert typed("status").out.splitlines() == [
-        "store\tsqlite:///windlass.db",
+    store, instant, *rest = typed("status").out.splitlines()
+    assert store == "store\tsqlite:///windlass.db"
+    assert re.fullmatch(r"time\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", instant)
+    assert rest == [
+        "now\t0 workers, 0 slots; 0 ready, 0 running, 0 scheduled, 0 dead",
         "done\t0 succeeded, 0 failed in 30 minutes",
     ]
 

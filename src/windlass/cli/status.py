@@ -92,6 +92,8 @@ def _print(seen: Overview) -> None:
         console().print(page(seen))
         return
     put(f"store\t{seen.store}")
+    put(f"time\t{show_instant(seen.at_us)}")
+    put(f"now\t{line(seen)}")
     put(f"done\t{_done(seen)}")
     for sheet in _sheets(seen):
         put("")
