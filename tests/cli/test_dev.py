@@ -87,6 +87,8 @@ def test_what_is_watched_is_the_folder_of_the_app(tmp_path: Path, monkeypatch: p
     for wrong in ("nope.py", "nope.tasks:app", ":app", ""):
         with pytest.raises(click.UsageError, match="There is no"):
             folder_of(wrong)
+    with pytest.raises(click.UsageError, match=r"There is no file 'task\.py'\. Did you mean tasks\.py\?$"):
+        folder_of("task.py")
 
 
 def test_without_the_package_that_watches_the_pip_command_is_named(shell: Shell) -> None:

@@ -218,7 +218,7 @@ def test_what_a_query_finds_is_counted_and_asked_about(typed: Typed, sent: dict[
         (("list", "-s", "blue"), 2, "There are: held, ready"),
         (("list", "-q", "a b"), 2, "queue name"),
         (("list", "--since", "soon"), 2, "soon"),
-        (("list", "--limit", "0"), 2, "0 is not in the range"),
+        (("list", "--limit", "0"), 2, "It takes a whole number from 1 to 100,000, not '0'."),
         (("list", "--worker", "box"), 2, "No running worker is called 'box'"),
         (("show", "12"), 2, "'12' is not a job id."),
         (("show", show_id(new_id())), 1, "There is no job"),

@@ -79,7 +79,7 @@ def test_waiting_ends_after_the_timeout_and_says_why_the_job_waits(shell: Shell)
         (("call", "-A", "tasks", "add", "1"), 2, "needs a value for `b`"),
         (("call", "-A", "tasks", "add", "1", "b=2", "3"), 2, "'3' follows an argument by name"),
         (("call", "-A", "tasks", "-u", "memory://", "add", "1", "2"), 2, "not both"),
-        (("call", "-A", "tasks", "add", "1", "2", "--priority", "11"), 2, "11 is not in the range"),
+        (("call", "-A", "tasks", "add", "1", "2", "--priority", "11"), 2, "a whole number from 0 to 9, not '11'."),
         (("call", "a task", "1"), 2, "task"),
         (("call", "-u", "postgres://me:hunter2@db/x", "add", "1"), 2, "postgres:// is not in this version"),
         (("call", "-u", "nonsense", "add", "1"), 2, "is not an engine URL"),

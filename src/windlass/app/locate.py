@@ -58,7 +58,7 @@ def _module(place: str, name: str) -> ModuleType:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise
         file = Path(f"{place.replace('.', '/')}.py")
-        hint = f"Did you mean {file}? " if file.is_file() else ""
+        hint = f"Did you mean {file}? " if file.is_file() else did_you_mean(str(file))
         raise BadValue(
             f"There is no module {error.name!a}, in which {name!a} is looked for.",
             f"{hint}Check its spelling, and that your project is installed or on the Python path.",
@@ -68,7 +68,7 @@ def _module(place: str, name: str) -> ModuleType:
 def _file(place: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
-        raise BadValue(f"There is no file {place!a}.", _FORM)
+        raise BadValue(f"There is no file {place!a}.", f"{did_you_mean(place)}{_FORM}")
     folder, names = path.parent, [path.stem] if path.stem != "__init__" else []
     while (folder / "__init__.py").is_file():
         names.insert(0, folder.name)
@@ -84,3 +84,10 @@ def _file(place: str) -> ModuleType:
             "Give the file another name.",
         )
     return module
+
+
+def did_you_mean(place: str) -> str:
+    """`Did you mean shop/tasks.py? ` where the folder has a file that is nearly called so; else nothing."""
+    path = Path(place)
+    meant = near_miss(path.stem, (other.stem for other in path.parent.glob("*.py")))
+    return "" if meant is None else f"Did you mean {path.with_name(f'{meant}.py')}? "

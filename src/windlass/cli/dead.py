@@ -11,7 +11,7 @@ from windlass.cli.bulk import Deed, Manner, bulk_options, end
 from windlass.cli.editing import edited, edits, has_edits
 from windlass.cli.jobs import change_ids, change_query, gather, put_job
 from windlass.cli.main import Lazy
-from windlass.cli.options import Store, store, store_options
+from windlass.cli.options import Store, Whole, store, store_options
 from windlass.cli.output import Sheet, When, number_of, put, put_json, put_sheet, say
 from windlass.cli.picking import error_option, job_ids, misspelt, query, queue_option, since_option, task_option
 
@@ -62,7 +62,7 @@ Examples:
 )
 @narrowing
 @click.option("--ungrouped", is_flag=True, help="Each job by itself, the newest first.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=Whole(1, 100_000), default=50, show_default=True, help="At most so many.")
 @store_options
 def list_dead(name: str | None, url: str | None, as_json: bool, ungrouped: bool, limit: int, **asked: Any) -> None:
     """List what the newest 10,000 dead jobs died of, the most frequent first."""

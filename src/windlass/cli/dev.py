@@ -58,7 +58,9 @@ def folder_of(name: str) -> Path:
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
-            raise click.UsageError(f"There is no file {place!a}.")
+            from windlass.app.locate import did_you_mean
+
+            raise click.UsageError(f"There is no file {place!a}. {did_you_mean(place)}".rstrip())
         folder = path.parent
         while (folder / "__init__.py").is_file() and (folder.parent / "__init__.py").is_file():
             folder = folder.parent

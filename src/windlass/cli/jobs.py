@@ -8,7 +8,7 @@ import click
 
 from windlass.cli.bulk import Deed, Manner, bulk_options, change_found, change_named
 from windlass.cli.main import Lazy
-from windlass.cli.options import Store, store, store_options
+from windlass.cli.options import Store, Whole, store, store_options
 from windlass.cli.output import Sheet, When, put, put_json, put_sheet, say
 from windlass.cli.picking import filters, is_narrow, job_ids, misspelt, query
 
@@ -57,7 +57,7 @@ Examples:
   windlass jobs list --state dead | cut -f1""",
 )
 @filters
-@click.option("--limit", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="At most so many.")
+@click.option("--limit", type=Whole(1, 100_000), default=LIMIT, show_default=True, help="At most so many.")
 @store_options
 def list_jobs(name: str | None, url: str | None, as_json: bool, limit: int, **asked: Any) -> None:
     """List jobs; without --state the last that came first, ended ones by their end."""

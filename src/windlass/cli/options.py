@@ -60,6 +60,24 @@ def _is_number(value: Any) -> bool:
 DURATION = DurationType()
 
 
+class Whole(click.IntRange):
+    """A whole number within bounds, which are said together where it is none: click speaks of integer ranges."""
+
+    def __init__(self, least: int, most: int) -> None:
+        super().__init__(least, most)
+        self._bounds = f"from {least:,} to {most:,}"
+        self._allowed = range(least, most + 1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = self._allowed.start - 1
+        if number not in self._allowed:
+            self.fail(f"It takes a whole number {self._bounds}, not {value!a}.", param, ctx)
+        return number
+
+
 class Store(NamedTuple):
     """An open store, and the settings that say what is a secret and how long things are kept."""
 

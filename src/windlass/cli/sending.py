@@ -10,7 +10,7 @@ import click
 
 from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
-from windlass.cli.options import DURATION, an_app, app_option, json_option, refuse_to_make, url_option
+from windlass.cli.options import DURATION, Whole, an_app, app_option, json_option, refuse_to_make, url_option
 from windlass.cli.output import put, put_json, say
 from windlass.core.redact import MASK
 from windlass.core.secret import is_marked
@@ -40,7 +40,7 @@ def send_options(function: Any) -> Any:
             ),
             click.option("--delay", type=DURATION, help="Run it so much later, such as 90 or 15m."),
             click.option("--expires", type=DURATION, help="Do not start it after so long."),
-            click.option("-p", "--priority", type=click.IntRange(0, 9), help="9 goes first."),
+            click.option("-p", "--priority", type=Whole(0, 9), help="9 goes first."),
             click.option("--key", help="Refuse it as a duplicate while another job of this key has not ended."),
             json_option,
         )

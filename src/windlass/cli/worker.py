@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from windlass.cli.completion import queue_names
-from windlass.cli.options import DURATION, app_option, load_app
+from windlass.cli.options import DURATION, Whole, app_option, load_app
 
 POOLS = ("auto", "solo", "threads", "aio")
 LEVELS = ("debug", "info", "warning", "error")
@@ -67,7 +67,7 @@ def worker_options(function: Any) -> Any:
             click.option(
                 "-c",
                 "--concurrency",
-                type=click.IntRange(1, 10_000),
+                type=Whole(1, 10_000),
                 envvar="WINDLASS_CONCURRENCY",
                 default=4,
                 show_default=True,
