@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -121,6 +122,49 @@ def test_arguments_that_do_not_fit_are_refused_at_the_send_and_nothing_is_stored
     with pytest.raises(WrongType, match=said):
         asyncio.run(task.adelay(*args, **kwargs))
     assert how_many(app) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"delay": 5},
+            "ship has no parameter `delay`. An option of the send goes before it: .using(delay=5).delay(…).",
+        ),
+        ({"priority": 9, "nonsense": 1}, ".using(priority=9).delay(…)."),
+        ({"queue": "mail"}, ".using(queue='mail').delay(…)."),
+        ({"at": datetime(2027, 1, 1, tzinfo=UTC)}, ".using(at=…).delay(…)."),
+        ({"key": "k" * 100}, ".using(key=…).delay(…)."),
+    ],
+)
+def test_an_option_of_the_send_among_the_arguments_is_told_where_it_goes(
+    app: App, given: dict[str, Any], said: str
+) -> None:
+    task: Any = app.task(ship)
+    for send in (
+        lambda: task.delay(Order(1, "x"), **given),
+        lambda: task.delay_many([{"order": Order(1, "x"), **given}]),
+    ):
+        with pytest.raises(WrongType) as refused:
+            send()
+        assert str(refused.value).endswith(said)
+    assert how_many(app) == 0
+
+
+def test_a_parameter_called_like_an_option_is_the_tasks_own(app: App) -> None:
+    def wait(delay: int, **more: int) -> int:
+        return delay + sum(more.values())
+
+    def lock(keys: str) -> None: ...
+
+    waiting = app.task(name="wait")(wait)
+    with Worker(app, slots=1):
+        assert waiting.delay(delay=5, priority=2).get(timeout=10) == 7
+    locking: Any = app.task(name="lock")(lock)
+    with pytest.raises(
+        WrongType, match=r"Did you mean `keys`\? An option of the send goes before it: \.using\(key='a'\)"
+    ):
+        locking.delay(key="a")
 
 
 def test_what_cannot_be_stored_is_refused_at_the_send(app: App) -> None:

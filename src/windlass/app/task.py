@@ -18,11 +18,11 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from windlass.app.context import current, local_context
 from windlass.app.handle import Handle, Handles, Post
-from windlass.app.options import SendOptions, TaskOptions, read_send_options
+from windlass.app.options import SEND_OPTIONS, SendOptions, TaskOptions, read_send_options
 from windlass.app.resources import Declared, Opened
 from windlass.core.codec import encode_arguments
 from windlass.core.durations import Duration
-from windlass.core.errors import BadValue
+from windlass.core.errors import BadValue, WrongType
 from windlass.core.ids import new_id, read_id
 from windlass.core.job import Job, Request
 from windlass.core.signature import Signature
@@ -32,6 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 USUAL = SendOptions()
+SHORT = 20
 Call = Sequence[Any] | Mapping[str, Any]
 """The arguments of one call of many: a tuple by position, or a dict by name."""
 
@@ -217,13 +218,28 @@ class Task(Sender[P, R]):
     def _payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Sealed arguments that are sure to fit: they have been read back as the worker will read them."""
         signature = self.signature
-        signature.check(args, kwargs)
+        try:
+            signature.check(args, kwargs)
+        except WrongType as error:
+            raise self._option_among(kwargs) or error from None
         payload = encode_arguments(args, kwargs, self._house.limits)
         signature.decode(payload, self._house.limits)
         return payload
 
     def _returns(self) -> Any:
         return self.signature.returns
+
+    def _option_among(self, kwargs: Mapping[str, Any]) -> WrongType | None:
+        """The error about an option of the send that was given as an argument, as other queues have it."""
+        name = next((name for name in kwargs if name in SEND_OPTIONS and not self.signature.takes(name)), None)
+        if name is None:
+            return None
+        meant = self.signature.nearest(name)
+        hint = f"Did you mean `{meant}`? " if meant else ""
+        return WrongType(
+            f"{self.signature.name} has no parameter `{name}`.",
+            f"{hint}An option of the send goes before it: .using({name}={_shown(kwargs[name])}).delay(…).",
+        )
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -244,3 +260,9 @@ class AsyncTask(Task[P, R]):
             return await self.function(*args, **self._with_resources(args, kwargs))
         finally:
             current.reset(token)
+
+
+def _shown(value: Any) -> str:
+    """A value in a line of code, where it is short enough to be one."""
+    text = ascii(value)
+    return text if isinstance(value, (int, float, str)) and len(text) <= SHORT else "…"

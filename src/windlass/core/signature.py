@@ -112,6 +112,14 @@ class Signature:
             name = next(name for name in (*self._named, *self._by_name) if name in missing)
             raise self._refuse(f"needs a value for `{name}`")
 
+    def takes(self, name: str) -> bool:
+        """Whether a sender may give an argument of that name."""
+        return name in self._by_name or self._rest_named is not None
+
+    def nearest(self, name: str) -> str | None:
+        """The parameter that was most likely meant by that name."""
+        return near_miss(name, self._by_name)
+
     def place_of(self, name: str) -> int | None:
         """The place of the parameter among arguments by position; None where it is given by name only, or unknown."""
         return self._names.index(name) if name in self._names else None
@@ -166,7 +174,7 @@ class Signature:
         raise self._unknown(name)
 
     def _unknown(self, name: str) -> WrongType:
-        meant = near_miss(name, self._by_name)
+        meant = self.nearest(name)
         shown = ascii(name[:60]).strip("'\"")
         return self._refuse(f"has no parameter `{shown}`", f"Did you mean `{meant}`?" if meant else "")
 
