@@ -150,7 +150,7 @@ def test_on_start_comes_after_the_resources_and_on_stop_before_they_close(url: s
 def test_a_sender_does_not_pass_what_is_injected(app: App) -> None:
     declare(app, [])
     task: Any = app.task(uses)
-    with pytest.raises(WrongType, match="at most 1 arguments"):
+    with pytest.raises(WrongType, match="at most 1 argument"):
         task.delay(1, "plain")
     with pytest.raises(WrongType, match="no parameter `plain`"):
         task.delay(1, plain="plain")

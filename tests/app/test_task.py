@@ -105,7 +105,7 @@ def test_arguments_travel_as_their_annotated_types(app: App) -> None:
     ("args", "kwargs", "said"),
     [
         ((), {}, "needs a value for `order`"),
-        ((Order(1, "x"), True), {}, "takes at most 1 arguments by position, 2 were given"),
+        ((Order(1, "x"), True), {}, "takes at most 1 argument by position, 2 were given"),
         ((Order(1, "x"),), {"order": Order(1, "x")}, "`order` twice"),
         ((Order(1, "x"),), {"fats": True}, "no parameter `fats`. Did you mean `fast`"),
         (("an order",), {}, "order"),

@@ -49,7 +49,7 @@ def test_a_file_of_lines_becomes_jobs(shell: Shell) -> None:
 def test_a_bad_line_is_named_and_what_stood_before_it_is_sent(shell: Shell) -> None:
     done = shell("send", "tasks.add", stdin="[1, 2]\n[3,\n[5, 6]\n", code=2)
     assert "Line 2 is not JSON" in done.stderr
-    assert "1 jobs sent." in done.stderr
+    assert "1 job sent." in done.stderr
     assert len(done.stdout.split()) == 1
 
 
@@ -104,7 +104,7 @@ def test_looking_for_a_result_makes_no_store(shell: Shell) -> None:
 def test_a_line_that_is_refused_is_named_and_what_stood_before_it_is_sent(shell: Shell) -> None:
     done = shell("send", "-A", "tasks", "add", "--json", stdin='[1, 2]\n{"a": 1, "b": "x"}\n[5, 6]\n', code=2)
     assert "Line 2 is refused: Wrong type at `b`" in " ".join(done.stderr.split())
-    assert "1 jobs sent." in done.stderr
+    assert "1 job sent." in done.stderr
     assert list(json.loads(done.stdout)) == ["id"]
     assert "is not JSON" in shell("send", "tasks.add", stdin="[" * 100_000, code=2).stderr
 

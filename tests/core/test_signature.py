@@ -389,7 +389,7 @@ def test_behind_a_parameter_that_nobody_passes_the_others_are_passed_by_name() -
 
     signature = Signature(function, {"left_out"})
     signature.check((1,), {"b": 2, "c": 3, "d": 4})
-    with pytest.raises(WrongType, match="takes at most 1 arguments by position, 2 were given"):
+    with pytest.raises(WrongType, match="takes at most 1 argument by position, 2 were given"):
         signature.check((1, 2), {})
     last = Signature(function, {"c"})
     last.check((1, "left_out", 2, 5, 6), {})

@@ -257,7 +257,7 @@ def test_a_worker_says_what_it_works_on_and_that_it_has_stopped(app: App, caplog
     with Worker(app, slots=3, pool="threads", queues=["mail", "default"], name="box"):
         pass
     assert [record.getMessage() for record in caplog.records if record.name == "windlass.worker"] == [
-        f"Worker box has started: pool threads, 3 slots, 1 tasks, queues mail, default, {app.settings.url}.",
+        f"Worker box has started: pool threads, 3 slots, 1 task, queues mail, default, {app.settings.url}.",
         "Worker box is asked to stop; 0 tasks are running.",
         "Worker box has stopped.",
     ]

@@ -36,6 +36,7 @@ from windlass.core.ids import JobId, read_id
 from windlass.core.job import Job
 from windlass.core.limits import Limits
 from windlass.core.names import check_name, near_miss
+from windlass.core.plural import number_of
 from windlass.core.retry import Retry
 from windlass.core.settings import Settings, load
 from windlass.engines.connect import connect
@@ -394,7 +395,7 @@ class App:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<App {len(self.tasks)} tasks, {self.settings!r}>"
+        return f"<App {number_of(len(self.tasks), 'task')}, {self.settings!r}>"
 
 
 class Decorator:

@@ -21,6 +21,7 @@ from windlass.core.errors import (
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Job, State
 from windlass.core.limits import Limits
+from windlass.core.plural import agreeing, number_of
 from windlass.engines.protocol import ALL_PARTS, Amendment, Change, Engine, Part
 from windlass.ops.lookup import find, record_of, unknown
 
@@ -329,8 +330,9 @@ class Completed(Generic[R_co]):
                 yield handle
 
     def _unfinished(self, left: int) -> NotFinished:
+        has = agreeing(left, "has", "have")
         return NotFinished(
-            f"{left} of {len(self._handles)} jobs have not ended after {self._timeout_s or 0:g} s.",
+            f"{left} of {number_of(len(self._handles))} {has} not ended after {self._timeout_s or 0:g} s.",
             "Wait longer.",
         )
 

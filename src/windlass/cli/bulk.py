@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import click
 
 from windlass.cli.options import dry_run_option, yes_option
-from windlass.cli.output import console, number_of, put, put_json, say
+from windlass.cli.output import console, put, put_json, say
+from windlass.core.plural import number_of
 
 if TYPE_CHECKING:
     from windlass.ops.steer import Progress, Steered

@@ -12,8 +12,9 @@ from windlass.cli.editing import edited, edits, has_edits
 from windlass.cli.jobs import change_ids, change_query, gather, put_job
 from windlass.cli.main import Lazy
 from windlass.cli.options import Store, Whole, store, store_options
-from windlass.cli.output import Sheet, When, number_of, put, put_json, put_sheet, say
+from windlass.cli.output import Sheet, When, put, put_json, put_sheet, say
 from windlass.cli.picking import error_option, job_ids, misspelt, query, queue_option, since_option, task_option
+from windlass.core.plural import number_of
 
 if TYPE_CHECKING:
     from windlass.core.ids import JobId

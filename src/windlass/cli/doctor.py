@@ -10,6 +10,7 @@ import click
 from windlass.cli.main import FAILED
 from windlass.cli.options import json_option, store, url_option
 from windlass.cli.output import put, put_json, say
+from windlass.core.plural import number_of
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -45,7 +46,7 @@ def doctor(ctx: click.Context, url: str | None, as_json: bool) -> None:
     else:
         for finding in findings:
             put_finding(finding.name, finding.level, finding.said, finding.todo)
-        say(f"{len(findings)} checks: {_several(problems, 'problem')}, {_several(warnings, 'warning')}.")
+        say(f"{number_of(len(findings), 'check')}: {number_of(problems, 'problem')}, {number_of(warnings, 'warning')}.")
     ctx.exit(FAILED if problems else 0)
 
 
@@ -57,7 +58,3 @@ def put_finding(name: str, level: str, said: str, todo: str) -> None:
     click.echo(f"{click.style(f'{level:<8}', fg=colour)}{name:<12}{plain(redact_text(said))}")
     if todo:
         put(f"{'':<20}→ {todo}")
-
-
-def _several(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"

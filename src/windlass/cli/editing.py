@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from windlass.cli.options import Store
+from windlass.core.plural import number_of
 
 if TYPE_CHECKING:
     from windlass.app.task import Task
@@ -89,7 +90,9 @@ def _put(here: Store, task: str, word: str, args: list[Any], kwargs: dict[str, A
     elif place < len(args):
         args[place] = value
     else:
-        raise click.UsageError(f"The job has {len(args)} arguments by position, from 0 on; {name} is none of them.")
+        raise click.UsageError(
+            f"The job has {number_of(len(args), 'argument')} by position, from 0 on; {name} is none of them."
+        )
 
 
 def _place(here: Store, task: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> int | None:
@@ -99,7 +102,8 @@ def _place(here: Store, task: str, name: str, args: list[Any], kwargs: dict[str,
     known = _function(here, task)
     if known is None:
         raise click.UsageError(
-            f"The job has {len(args)} arguments by position, and only its function knows which one is {name!a}. "
+            f"The job has {number_of(len(args), 'argument')} by position, "
+            f"and only its function knows which one is {name!a}. "
             "Name the app with --app, or give the place: --edit 0=VALUE."
         )
     place = known.signature.place_of(name)

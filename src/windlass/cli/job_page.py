@@ -10,6 +10,7 @@ from windlass.cli.output import moment
 from windlass.cli.remedy import with_remedy
 from windlass.core.clock import SystemClock
 from windlass.core.durations import SECOND_US, show, show_instant, show_span
+from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import plain
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def _head(job: JobView) -> Iterator[str]:
     if job.cancel_asked:
         yield _field("Cancel", "asked for")
     if job.suspect or job.losses or job.crashes:
-        yield _field("Deaths", f"{job.losses + job.crashes} workers died while they had it")
+        deaths = job.losses + job.crashes
+        yield _field("Deaths", f"{number_of(deaths, 'worker')} died while {agreeing(deaths, 'it', 'they')} had it")
     if job.priority:
         yield _field("Priority", job.priority)
     if job.tags:

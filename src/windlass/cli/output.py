@@ -57,11 +57,6 @@ def put_json(value: Any, *, line: bool = False) -> None:
     click.echo(json.dumps(made, indent=2 if sys.stdout.isatty() and not line else None))
 
 
-def number_of(count: int, noun: str = "job") -> str:
-    """`1 job`, `12,000 jobs`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def ago(us: int) -> str:
     """`3m 5s ago`, `in 2h`, `now`."""
     from windlass.core.clock import SystemClock

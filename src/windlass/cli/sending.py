@@ -15,6 +15,7 @@ from windlass.cli.output import put, put_json, say
 from windlass.core.redact import MASK
 from windlass.core.secret import is_marked
 from windlass.cli.picking import nearest
+from windlass.core.plural import number_of
 
 if TYPE_CHECKING:
     from windlass.app.app import App
@@ -100,7 +101,7 @@ def send(task: str, source: Any, as_json: bool, **how: Any) -> None:
                     sent += len(handles)
                     heard = heard and _put_ids(handles, as_json=as_json)
         finally:
-            say(f"{sent:,} jobs sent.")
+            say(f"{number_of(sent)} sent.")
             if sent and remark:
                 say(remark)
 

@@ -12,10 +12,11 @@ import msgspec
 
 from windlass.cli import dead, inspection, queues
 from windlass.cli.options import DURATION, Store, store, store_options
-from windlass.cli.output import Sheet, console, drawn, number_of, put, put_json, put_sheet
+from windlass.cli.output import Sheet, console, drawn, put, put_json, put_sheet
 from windlass.core.clock import SystemClock
 from windlass.core.durations import MINUTE_US, show_instant, to_us
 from windlass.core.job import State
+from windlass.core.plural import number_of
 from windlass.core.redact import plain, redact_url
 from windlass.ops import stats, view
 from windlass.ops.stats import Moment, QueueView, WorkerView

@@ -23,6 +23,7 @@ from windlass.core.codec import WRAPPED, Read, corrupt, open_json, reader, wrong
 from windlass.core.errors import WrongType
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.names import near_miss
+from windlass.core.plural import agreeing, number_of
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -96,7 +97,8 @@ class Signature:
         if not kwargs and self._enough <= count <= self._most:
             return
         if count > self._most and self._rest is None:
-            raise self._refuse(f"takes at most {self._most} arguments by position, {count} were given")
+            given = f"{count} {agreeing(count, 'was', 'were')} given"
+            raise self._refuse(f"takes at most {number_of(self._most, 'argument')} by position, {given}")
         if count < self._least:
             raise self._refuse(f"needs a value for `{self._names[count]}`, by position")
         # Plain loops: this runs for every call with keywords, and set algebra takes three times as long.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from windlass.core.clock import SystemClock
+from windlass.core.plural import agreeing, number_of
 from windlass.engines.protocol import Card, Engine
 from windlass.ops.cards import is_late, label, labels, listens, take_stock
 
@@ -29,7 +30,10 @@ def ready(engine: Engine, queue: str | None = None, *, now_us: int | None = None
     taking = [card for card in living if queue is None or listens(card, queue)]
     what = "jobs" if queue is None else f"jobs of the queue {queue}"
     if taking:
-        return _health(taking, f"{_count(taking)} {'take' if len(taking) > 1 else 'takes'} {what}: {labels(taking)}.")
+        return _health(
+            taking,
+            f"{number_of(len(taking), 'worker')} {agreeing(len(taking), 'takes', 'take')} {what}: {labels(taking)}.",
+        )
     if living:
         return _health(living, f"No worker takes {what}: there is only {labels(living)}.", ok=False)
     if cards:
@@ -52,7 +56,3 @@ def live(engine: Engine, host: str, name: str | None = None, *, now_us: int | No
 
 def _health(cards: Sequence[Card], said: str, *, ok: bool = True) -> Health:
     return Health(ok=ok, said=said, workers=tuple(sorted(map(label, cards))))
-
-
-def _count(cards: list[Card]) -> str:
-    return "1 worker" if len(cards) == 1 else f"{len(cards)} workers"

@@ -22,6 +22,7 @@ from windlass.core.gates import fits, resource_class
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Failure, Hold, Job, Outcome, State
 from windlass.core.names import near_miss
+from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import plain, redact_text
 from windlass.engines.protocol import Card, Engine, Part, Query
 from windlass.ops.cards import info, knows, label, labels, listing
@@ -131,7 +132,8 @@ def _open_parents(case: Case) -> str | None:
     still = [f"{show_id(job.id)} ({record_of(job).state})" for job in parents if record_of(job).state not in ENDED]
     if not still:
         return "Its parents have ended: the next settle or sweep of any worker lets it go on."
-    return f"It is held until its parents end: {len(still)} of {len(case.request.parents)} are open, {listing(still)}."
+    count = f"{len(still)} of {len(case.request.parents)} {agreeing(len(still))} open"
+    return f"It is held until its parents end: {count}, {listing(still)}."
 
 
 def _heirs(engine: Engine, ids: list[JobId]) -> Iterator[Job]:
@@ -189,7 +191,7 @@ def _full(case: Case) -> str | None:
         most, running = min(bounds), case.running_at(case.request.gate if name.startswith("its gate") else None)
         if running >= most:
             what = "limit" if most == gate.limit else "trial after an open breaker"
-            return f"The {what} of {name} is reached: {running} of {most} are running."
+            return f"The {what} of {name} is reached: {running} of {most} {agreeing(running)} running."
     return None
 
 
@@ -226,7 +228,7 @@ def _suspect(case: Case) -> str | None:
     if not record.suspect:
         return None
     deaths = record.losses + record.crashes
-    died = f"{deaths} worker{'' if deaths == 1 else 's'} died while they had it"
+    died = f"{number_of(deaths, 'worker')} died while {agreeing(deaths, 'it', 'they')} had it"
     return f"It waits until a worker can run it with nothing beside it, because {died}."
 
 
@@ -254,12 +256,12 @@ def _rate(case: Case) -> str | None:
 def _line(case: Case) -> str:
     """Always a sentence: nothing else holds it."""
     slots, ready = sum(card.slots for card in case.able), case.counted(State.READY)
-    who = f"{labels(case.able)} with {slots} slot{'' if slots == 1 else 's'}"
+    who = f"{labels(case.able)} with {number_of(slots, 'slot')}"
     taken = f"on its queue {case.queue}, which {who} {_verb(case.able, 'takes', 'take')}"
     if case.ahead:
         return f"It is behind {_before(case)} {taken}."
     if ready > LOOKS * PAGE:
-        return f"It is one of about {ready} ready jobs {taken}."
+        return f"It is one of about {ready:,} ready jobs {taken}."
     if case.all_busy:
         return f"It is the next on its queue {case.queue}, and {who} {_verb(case.able, 'is', 'are')} busy."
     return f"It is the next on its queue {case.queue}, and {who} can take it at any moment."
@@ -267,7 +269,7 @@ def _line(case: Case) -> str:
 
 def _before(case: Case) -> str:
     about = "at least" if case.counted(State.READY) > LOOKS * PAGE else "about"
-    return f"{about} {case.ahead} job{'' if case.ahead == 1 else 's'}"
+    return f"{about} {number_of(case.ahead)}"
 
 
 REASONS: Final[tuple[Callable[[Case], str | None], ...]] = (
@@ -303,7 +305,7 @@ CAUSES: Final[Mapping[Callable[[Case], str | None], Cause]] = {
 
 
 def _verb(cards: tuple[Card, ...] | list[Card], one: str, many: str) -> str:
-    return one if len(cards) == 1 else many
+    return agreeing(len(cards), one, many)
 
 
 def _meant(word: str, known: set[str] | list[str]) -> str:

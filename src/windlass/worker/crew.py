@@ -20,6 +20,7 @@ from windlass.core.errors import StoreError, WrongPool
 from windlass.core.gates import read_gate
 from windlass.core.ids import show_id
 from windlass.core.job import State
+from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import redact_url
 from windlass.engines.protocol import Claim, Settlement, TallyQuery
 from windlass.worker.consumer import Consumer
@@ -201,11 +202,11 @@ class Crew:
             self.stop(0)
             raise
         log.info(
-            "Worker %s has started: pool %s, %d slots, %d tasks, %s, %s.",
+            "Worker %s has started: pool %s, %s, %s, %s, %s.",
             self._name,
             self._kind,
-            self.pool.slots,
-            len(self._tasks()),
+            number_of(self.pool.slots, "slot"),
+            number_of(len(self._tasks()), "task"),
             "all queues" if self._queues is None else f"queues {', '.join(self._queues)}",
             redact_url(self._app.settings.url),
         )
@@ -217,7 +218,9 @@ class Crew:
         """
         if not self.stopping:
             self.stopping = True
-            log.info("Worker %s is asked to stop; %d tasks are running.", self._name, len(self.desk.running))
+            running = len(self.desk.running)
+            still = f"{number_of(running, 'task')} {agreeing(running)} running"
+            log.info("Worker %s is asked to stop; %s.", self._name, still)
         with self._ending:
             if self._ended is None:
                 self._ended = self._stop(drain_s)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from windlass.core.clock import Clock
 from windlass.core.events import Bus, Swept
 from windlass.core.ids import WorkerId, show_id
+from windlass.core.plural import number_of
 from windlass.engines.protocol import Death, Engine, Sweep
 from windlass.worker.service import Service, log
 
@@ -29,10 +30,10 @@ class Janitor(Service):
             log.warning("%s", _obituary(death))
         for job in swept.poisoned:
             log.warning(
-                "%s %s has ended %d workers that ran it alone. It is dead (poison) and is not tried again.",
+                "%s %s has ended %s that ran it alone. It is dead (poison) and is not tried again.",
                 job.task,
                 show_id(job.id),
-                job.crashes,
+                number_of(job.crashes, "worker"),
             )
         done = swept.lost or swept.chores or swept.expired or swept.purged
         if done and self._bus.wanted(Swept):
@@ -51,5 +52,5 @@ class Janitor(Service):
 
 def _obituary(death: Death) -> str:
     """A dead worker in a sentence."""
-    held = {0: "it held no job", 1: "its job goes back"}.get(death.jobs, f"its {death.jobs:,} jobs go back")
+    held = {0: "it held no job", 1: "its job goes back"}.get(death.jobs, f"its {number_of(death.jobs)} go back")
     return f"Worker {death.name or show_id(death.worker)} ({death.host}, {death.pid}) has died; {held}."
