@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 
 import pytest
@@ -126,9 +127,50 @@ def test_a_parameter_may_have_any_name_and_is_given_once(shell: Shell) -> None:
     assert "`x` is given twice" in shell.refused("call", "elsewhere.t", "x=1", "x=2", code=2)
 
 
+def test_a_call_says_on_which_queue_the_job_is(shell: Shell) -> None:
+    assert shell("call", "-A", "tasks", "greet", "ann").stderr == "The job is on the queue mail.\n"
+    assert shell("call", "tasks.greet", "ann", "-q", "slow").stderr.startswith("The job is on the queue slow.\n")
+    sent = shell("call", "-A", "tasks", "greet", "ann", "--json")
+    assert (json.loads(sent.stdout)["queue"], sent.stderr) == ("mail", "")
+    first = shell("call", "-A", "tasks", "add", "1", "1", "--key", "once", "-q", "slow").stdout
+    again = shell("call", "-A", "tasks", "add", "1", "1", "--key", "once")
+    assert (again.stdout, again.stderr) == (first, "The job is on the queue slow.\n"), "where the first one is"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("tasks.greet", "ann", "-q", "mial"),
+            (
+                "No worker takes its queue mial (is mail meant?): box@{host} takes mail. "
+                "Start one: windlass worker tasks.py -Q mial\n"
+            ),
+        ),
+        (
+            ("tasks.gret", "ann", "-q", "mail"),
+            (
+                "It is waiting for a worker that knows its task tasks.gret (is tasks.greet meant?): box@{host} takes "
+                "its queue mail and does not know it. Start one with its code: windlass worker tasks.py -Q mail\n"
+            ),
+        ),
+    ],
+)
+def test_who_waits_for_what_nobody_will_run_is_told_at_once(shell: Shell, words: tuple[str, ...], said: str) -> None:
+    with shell.running("worker", "tasks.py", "--name", "box", "-Q", "mail") as worker:
+        worker.wait_for("has started")
+        with shell.running("call", *words, "--wait") as call:
+            call.wait_for(said.format(host=platform.node()))
+            assert call.process.poll() is None, "and it waits all the same"
+    assert call.text.splitlines()[0].endswith(f" on the queue {words[-1]} …")
+    assert call.text.count("\n") == 2, "it is said once"
+
+
 def test_a_task_that_no_worker_knows_is_sent_with_a_remark(shell: Shell) -> None:
     done = shell("call", "elsewhere.task", "1")
-    assert done.stderr == "No running worker knows elsewhere.task: the job waits for one.\n"
+    assert done.stderr == (
+        "The job is on the queue default.\nNo running worker knows elsewhere.task: the job waits for one.\n"
+    )
     with shell.running("worker", "tasks.py") as worker:
         worker.wait_for("has started")
         assert "Did you mean tasks.add?" in shell("call", "tasks.ad", "1", "2").stderr

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from windlass.app.app import App
     from windlass.app.handle import Handle
     from windlass.app.task import Sender
+    from windlass.ops.why import Why
 
 BATCH = 1_000
 Line = tuple[int, Any]
@@ -70,14 +71,16 @@ def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_js
     with an_app(how.pop("name"), how.pop("url")) as app:
         sender, remark = _sender(app, task, how)
         handle = sender.delay(*args, **kwargs)
+        if waits or timeout is not None:
+            _tell_before_waiting(app, handle, remark, as_json=as_json)
+            _put_result(handle, timeout, as_json=as_json)
+            return
+        found = _explained(app, handle)
+        put_json({"id": handle.id, "queue": found and found.queue}) if as_json else put(handle.id)
+        if found is not None and not as_json:
+            say(f"The job is on the queue {found.queue}.")
         if remark:
             say(remark)
-        if not waits and timeout is None:
-            put_json({"id": handle.id}) if as_json else put(handle.id)
-            return
-        if not as_json:
-            say(f"{handle.id} …")
-        _put_result(handle, timeout, as_json=as_json)
 
 
 @click.command(
@@ -227,6 +230,32 @@ def _full_name(app: App, task: str) -> tuple[str, str]:
     if app.tasks:
         raise click.UsageError(f"The app has no task {task!a}.{hint}")
     return task, f"No running worker knows {task}: the job waits for one.{hint}"
+
+
+def _tell_before_waiting(app: App, handle: Handle[Any], remark: str, *, as_json: bool) -> None:
+    """Where the job is, and at once why it will not run by itself: nobody should have to wait for that."""
+    from windlass.cli.remedy import with_remedy
+    from windlass.ops.why import Cause
+
+    found = _explained(app, handle)
+    if not as_json:
+        say(f"{handle.id} …" if found is None else f"{handle.id} on the queue {found.queue} …")
+    cause = None if found is None else found.cause
+    if found is not None and cause is not None:
+        say(with_remedy(found.said, cause, found.queue))
+    if remark and cause not in {Cause.NO_WORKER, Cause.TASK_NOT_KNOWN}:
+        say(remark)  # else it was just said
+
+
+def _explained(app: App, handle: Handle[Any]) -> Why | None:
+    """Where the job is, and why it waits; None where that cannot be told any more: it is sent all the same."""
+    from windlass.core.errors import WindlassError
+    from windlass.ops.why import explain
+
+    try:
+        return explain(app.engine, handle.job_id)
+    except WindlassError:
+        return None
 
 
 # ── results ─────────────────────────────────────────────────────────────────────────────────────────────
