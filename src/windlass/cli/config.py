@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from windlass.cli.options import json_option, url_option
-from windlass.cli.output import put_json, put_table
+from windlass.cli.output import Sheet, put_json, put_sheet
 
 
 @click.command(
@@ -28,6 +28,6 @@ def config(show_origin: bool, url: str | None, as_json: bool) -> None:
     if as_json:
         put_json({name: {"value": shown[name], "origin": origins[name]} for name in shown} if show_origin else shown)
     elif show_origin:
-        put_table(("setting", "value", "origin"), [(name, shown[name], origins[name]) for name in shown])
+        put_sheet(Sheet(("setting", "value", "origin"), [(name, shown[name], origins[name]) for name in shown]))
     else:
-        put_table(("setting", "value"), list(shown.items()))
+        put_sheet(Sheet(("setting", "value"), list(shown.items())))

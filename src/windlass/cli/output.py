@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -97,11 +97,6 @@ class Sheet(NamedTuple):
     """Columns that may be left out, one after the other."""
     under: Mapping[str, Sequence[Sequence[str]]] = {}
     """Columns that stand below another one, line by line."""
-
-
-def put_table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A table on a terminal; on a pipe columns apart by tabs, for grep and cut."""
-    put_sheet(Sheet(heads, list(rows), right))
 
 
 def put_sheet(sheet: Sheet) -> None:
