@@ -11,8 +11,8 @@ import click
 
 from windlass.cli.completion import queue_names
 from windlass.cli.options import DURATION, Whole, app_option, load_app
+from windlass.worker.kind import KINDS
 
-POOLS = ("auto", "solo", "threads", "aio")
 LEVELS = ("debug", "info", "warning", "error")
 PATIENCE_S = 10.0
 """How long a worker may take to stop, besides its --drain, before whoever started it kills it."""
@@ -26,16 +26,16 @@ class PoolType(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from windlass.core.names import near_miss
 
-        if value in POOLS:
+        if value in KINDS:
             return value
         if value in {"prefork", "processes"}:
             self.fail("Pools of processes are not in this version. Start one worker per core instead.", param, ctx)
-        meant = {"async": "aio", "asyncio": "aio", "thread": "threads"}.get(value) or near_miss(value, POOLS)
-        hint = f"Did you mean {meant}?" if meant else f"There are: {', '.join(POOLS)}."
+        meant = {"async": "aio", "asyncio": "aio", "thread": "threads"}.get(value) or near_miss(value, KINDS)
+        hint = f"Did you mean {meant}?" if meant else f"There are: {', '.join(KINDS)}."
         self.fail(f"There is no pool {value!a}. {hint}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"[{'|'.join(POOLS)}]"
+        return f"[{'|'.join(KINDS)}]"
 
 
 class QueuesType(click.ParamType[list[str]]):

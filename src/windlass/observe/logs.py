@@ -19,8 +19,6 @@ from windlass.core.events import Bus, Settled
 from windlass.core.ids import show_id
 from windlass.core.redact import plain, redact_text
 
-FORMATS: Final = ("console", "json")
-LEVELS: Final = ("debug", "info", "warning", "error")
 EXTRAS: Final = ("event", "job_id", "task", "queue", "attempt", "worker", "outcome", "duration_ms")
 """What a record may bring along, by these names, in `extra`."""
 

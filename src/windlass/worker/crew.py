@@ -11,7 +11,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from windlass.app.app import App
 from windlass.app.resources import Opened
@@ -28,6 +28,7 @@ from windlass.worker.desk import Desk
 from windlass.worker.executor import Executor, given_back
 from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.janitor import Janitor
+from windlass.worker.kind import Kind
 from windlass.worker.pools.pool import Pool
 from windlass.worker.pools.threads import ThreadPool
 from windlass.worker.service import Service, log
@@ -38,7 +39,6 @@ from windlass.worker.watchman import Watchman
 if TYPE_CHECKING:
     from windlass.worker.pools.aio import AioPool, Loop
 
-Kind = Literal["auto", "solo", "threads", "aio"]
 WITH_A_LOOP: tuple[Kind, ...] = ("auto", "aio")
 SETTLE_S = 5.0
 """How long, past the drain, the last settlements are tried."""

@@ -16,10 +16,10 @@ from windlass.core.durations import SECOND_US, Duration, to_us
 from windlass.core.errors import BadValue, WouldBlock, WrongPool
 from windlass.core.ids import show_id
 from windlass.core.names import check_name, near_miss, refuse_unknown
-from windlass.worker.crew import Crew, Kind
+from windlass.worker.crew import Crew
+from windlass.worker.kind import KINDS, Kind
 from windlass.worker.service import log
 
-KINDS: tuple[Kind, ...] = ("auto", "solo", "threads", "aio")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 EMPTY_LOOK_S = 0.2
 """How often a worker that stops when nothing is left looks whether that is so."""
