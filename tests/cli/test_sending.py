@@ -141,10 +141,10 @@ def test_a_call_says_on_which_queue_the_job_is(shell: Shell) -> None:
     ("words", "said"),
     [
         (
-            ("tasks.greet", "ann", "-q", "mial"),
+            ("tasks.greet", "ann", "-q", "mayl"),
             (
-                "No worker takes its queue mial (is mail meant?): box@{host} takes mail. "
-                "Start one: windlass worker tasks.py -Q mial\n"
+                "No worker takes its queue mayl (is mail meant?): box@{host} takes mail. "
+                "Start one: windlass worker tasks.py -Q mayl\n"
             ),
         ),
         (
