@@ -12,10 +12,10 @@ from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
 from windlass.cli.options import DURATION, Whole, an_app, app_option, json_option, refuse_to_make, url_option
 from windlass.cli.output import put, put_json, say
-from windlass.core.redact import MASK
-from windlass.core.secret import is_marked
 from windlass.cli.picking import nearest
 from windlass.core.plural import number_of
+from windlass.core.redact import MASK
+from windlass.core.secret import is_marked
 
 if TYPE_CHECKING:
     from windlass.app.app import App
