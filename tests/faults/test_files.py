@@ -123,14 +123,16 @@ def test_the_gate_keeps_threads_of_one_process_apart_too(database: Path) -> None
     gate = Gate(paths)
     inside, most = 0, 0
 
-    def enter() -> None:
+    def stay() -> None:
         nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        threading.Event().wait(0.0002)  # lets the others try
+        inside -= 1
+
+    def enter() -> None:
         for _ in range(50):
-            with gate.held():
-                inside += 1
-                most = max(most, inside)
-                threading.Event().wait(0.0002)  # lets the others try
-                inside -= 1
+            gate.run(stay)
 
     threads = [threading.Thread(target=enter) for _ in range(4)]
     for thread in threads:

@@ -251,15 +251,17 @@ def test_threads_that_share_an_engine_pass_its_gate_one_at_a_time(engine: Sqlite
 
     def go_in() -> None:
         at_the_gate.set()
-        with gate.held():
-            inside.set()
+        gate.run(inside.set)
 
     second = threading.Thread(target=go_in)
-    with gate.held():
+
+    def first() -> bool:
         second.start()
         at_the_gate.wait()
         # However long one waits here, the other is not let in; a short wait can only miss a fault, not make one up.
-        assert not inside.wait(0.2)
+        return inside.wait(0.2)
+
+    assert not gate.run(first)
     second.join()
     assert inside.is_set()
 

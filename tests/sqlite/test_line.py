@@ -156,8 +156,7 @@ def test_inserts_that_fail_together_are_tried_one_by_one_and_only_the_bad_one_is
 
     monkeypatch.setattr(committer, "_insert", picky)
     operations = [Operation(lambda tx, jobs=jobs: picky(tx, jobs), plain=jobs) for jobs in (good, bad, after)]
-    with inner(engine, "gate").held():
-        committer._commit(operations)
+    inner(engine, "gate").run(lambda: committer._commit(operations))
     assert [type(one.error) for one in operations] == [type(None), ValueError, type(None)]
     found = engine.fetch([good[0].id, bad[0].id, after[0].id])
     assert [job is not None for job in found] == [True, False, True]

@@ -358,12 +358,11 @@ def test_a_gate_that_cannot_be_made_anew_keeps_the_descriptor_it_has(
 
     monkeypatch.setattr(gate, "open_safely", refuse)
     for _ in range(2):
-        with pytest.raises(StoreError, match="No file"), door.held():
-            pass
+        with pytest.raises(StoreError, match="No file"):
+            door.run(lambda: None)
         assert door.epoch() == 0
     monkeypatch.undo()
-    with door.held():
-        door.begin_epoch()
+    door.run(door.begin_epoch)
     assert door.epoch() == 1
     assert file.read_bytes()[:1] == b"\1"
 
@@ -377,7 +376,7 @@ def test_a_closed_gate_is_told_and_never_uses_the_number_of_its_descriptor_again
     descriptor = os.open(taken, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         assert descriptor == number or os.dup2(descriptor, number) == number
-        for use in (door.epoch, door.begin_epoch, door.held().__enter__):
+        for use in (door.epoch, door.begin_epoch, lambda: door.run(lambda: None)):
             with pytest.raises(StoreClosed) as caught:
                 use()
             assert caught.value.todo
@@ -390,12 +389,15 @@ def test_a_closed_gate_is_told_and_never_uses_the_number_of_its_descriptor_again
 
 def test_a_gate_is_not_closed_under_the_thread_that_is_inside(door: Gate) -> None:
     closing = threading.Thread(target=door.close)
-    with door.held():
+
+    def inside() -> None:
         closing.start()
         # However long one waits here, it is not closed; a short wait can only miss a fault, not make one up.
         closing.join(0.1)
         assert closing.is_alive()
         door.begin_epoch()
+
+    door.run(inside)
     closing.join()
     with pytest.raises(StoreClosed):
         door.epoch()
@@ -406,8 +408,7 @@ def test_a_thread_that_waits_at_the_gate_while_it_closes_is_told(door: Gate) -> 
 
     def go_in() -> None:
         try:
-            with door.held():
-                pass
+            door.run(lambda: None)
         except StoreClosed as error:
             told.append(error.code)
 
@@ -419,10 +420,9 @@ def test_a_thread_that_waits_at_the_gate_while_it_closes_is_told(door: Gate) -> 
 
 
 def test_an_error_inside_the_gate_leaves_it_open(door: Gate) -> None:
-    with pytest.raises(ZeroDivisionError), door.held():
-        raise ZeroDivisionError
-    with door.held():
-        door.begin_epoch()
+    with pytest.raises(ZeroDivisionError):
+        door.run(lambda: 1 / 0)
+    door.run(door.begin_epoch)
 
 
 def test_the_pin_of_a_commit_goes_with_it_whatever_happens(engine: SqliteEngine, path: Path) -> None:

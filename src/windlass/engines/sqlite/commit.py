@@ -11,6 +11,7 @@ still the one on the disk.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -29,6 +30,8 @@ from windlass.engines.sqlite.gate import Gate, Pins
 from windlass.engines.sqlite.line import Group, Line, Operation
 from windlass.engines.sqlite.statements import sql
 from windlass.engines.sqlite.tx import Counters, Tx
+
+log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -110,11 +113,13 @@ class Committer:
         connection, self._connection = self._connection, None
         try:
             if connection is not None:
-                with self._gate.held():
-                    connection.close()
+                self._gate.run(connection.close)
+        except StoreUnavailable as error:
+            # Another process holds the gate, so nobody here writes; and what was written is on the disk.
+            log.warning("Closed without the gate: %s", error)
+            assert connection is not None
+            connection.close(True)
         finally:
-            if connection is not None:
-                connection.close(True)  # without the gate where it cannot be had: nobody else here writes then
             if self._pins is not None:
                 self._pins.release()
                 self._pins = None
@@ -136,11 +141,14 @@ class Committer:
         return operation.result  # pyright: ignore[reportReturnType]
 
     def _lead(self, take: Callable[[], Group]) -> None:
-        with self._gate.held():
+        def inside() -> Group:
             if self._closed:
                 raise StoreClosed("The engine was closed.", "Open it again.")
             group = take()
             self._commit(group)
+            return group
+
+        group = self._gate.run(inside)
         # Once for the whole group: every system call of every thread would let others in between.
         self._ring(_hints(group))
 

@@ -135,8 +135,7 @@ class Hands:
 
     def _leave(self, *, clean: bool) -> None:
         try:
-            with self.gate.held():
-                self.presence.leave(clean=clean)
+            self.gate.run(lambda: self.presence.leave(clean=clean))
         except StoreUnavailable:
             # Whoever holds the gate has the store open as well, and is not the last one out.
             self.presence.leave(clean=False)
@@ -207,13 +206,17 @@ class SqliteEngine:
             paths, lambda: self._clock, self._disk_reserve, lambda tx, jobs: insert.insert_plain(tx, jobs, self._limits)
         )
         unclean = True
+
+        def enter() -> None:
+            nonlocal unclean
+            unclean = hands.presence.enter()
+            hands.committer.open()
+            if unclean:
+                self._check(paths)
+                notices.append(f"{paths.database} was not closed cleanly; its integrity check passed.")
+
         try:
-            with hands.gate.held():
-                unclean = hands.presence.enter()
-                hands.committer.open()
-                if unclean:
-                    self._check(paths)
-                    notices.append(f"{paths.database} was not closed cleanly; its integrity check passed.")
+            hands.gate.run(enter)
         except BaseException:
             hands.close(clean=not unclean)
             raise
@@ -494,8 +497,7 @@ class SqliteEngine:
             if hands.gate.epoch() != epoch:
                 # A checkpoint may have moved pages under the copy (readers.py): once more, with the writers waiting.
                 path.unlink()
-                with hands.gate.held():
-                    self._copy(hands, path)
+                hands.gate.run(lambda: self._copy(hands, path))
             _sync(path)
         except BaseException:
             path.unlink(missing_ok=True)

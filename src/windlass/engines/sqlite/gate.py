@@ -25,13 +25,16 @@ import fcntl
 import os
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from windlass.core.errors import StoreClosed
 from windlass.engines.sqlite.files import Paths, open_safely
 from windlass.engines.sqlite.folder import Folder
 from windlass.engines.sqlite.patience import Patience
+
+R = TypeVar("R")
 
 _SHARED_BYTES = (0x40000002, 510)
 """The range of the database file that SQLite locks exclusively before it deletes the WAL."""
@@ -67,23 +70,29 @@ class Gate:
         # The number of a closed descriptor may be another file's a moment later: whoever changes it holds this.
         self._number = threading.Lock()
 
-    def held(self) -> Gate:
-        """`with gate.held():` waits for the gate. If somebody removed its file, everybody moves on to the new one."""
-        return self
+    def run(self, work: Callable[[], R]) -> R:
+        """What `work` gives, done inside. If somebody removed the file of the gate, everybody moves on to the new one.
 
-    def __enter__(self) -> None:
-        self._thread.acquire()
-        try:
-            self._lock(self._opened())
-            while not self._is_in_place():
-                self._move_on()
-                self._lock(self._descriptor)
-        except BaseException:
-            self._leave()
-            raise
+        Not a context manager of our own: an interrupt on its way in or out would leave the gate shut for ever.
+        """
+        with self._thread:
+            try:
+                try:
+                    self._lock(self._opened())
+                    while not self._is_in_place():
+                        self._move_on()
+                        self._lock(self._descriptor)
+                    return work()
+                finally:
+                    self._unlock()
+            except BaseException:
+                # Perhaps interrupted on the way out: going twice changes nothing, and nobody may be shut out.
+                self._unlock()
+                raise
 
-    def __exit__(self, *_: object) -> None:
-        self._leave()
+    def _unlock(self) -> None:
+        if self._descriptor >= 0:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def _lock(self, descriptor: int) -> None:
         if not self._patience.in_line:
@@ -92,13 +101,6 @@ class Gate:
             except BlockingIOError:
                 pass
         return self._patience.wait(descriptor)
-
-    def _leave(self) -> None:
-        try:
-            if self._descriptor >= 0:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        finally:
-            self._thread.release()
 
     def _opened(self) -> int:
         if self._descriptor < 0:

@@ -23,87 +23,133 @@ LONG_S = 60.0
 AT_LEAST_S = 0.25
 
 
+class Turn:
+    """Somebody who wants the lock, until it is given or not wanted any more."""
+
+    __slots__ = ("_parked", "error")
+
+    def __init__(self) -> None:
+        self.error: OSError | None = None
+        self._parked = threading.Lock()
+        self._parked.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the thread has come through the line within that time, with the lock or an error."""
+        return self._parked.acquire(timeout=seconds)
+
+    def give(self, error: OSError | None) -> None:
+        self.error = error
+        self._parked.release()
+
+
 class Patience:
-    """Waits for the exclusive flock of one file. One thread at a time may ask."""
+    """Waits for the exclusive flock of one file. One thread at a time may ask.
+
+    An interrupt may come at any line of the one who asks: what it leaves behind is a turn that nobody waits for.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.in_line = False
         """Whether the thread waits, perhaps for nobody: the lock is then only to be had through it."""
         self._mutex = threading.Lock()
-        self._wanted = self._closed = False
+        self._turn: Turn | None = None
         self._since_s = 0.0
-        # Plain locks, held while there is nothing to tell: a semaphore takes three times as long.
-        self._asked, self._given = threading.Lock(), threading.Lock()
+        self._asked = threading.Lock()
         self._asked.acquire()
-        self._given.acquire()
         self._thread: threading.Thread | None = None
         self._descriptor = -1
-        self._error: OSError | None = None
+        self._closed = False
 
     def wait(self, descriptor: int) -> None:
         """Returns with the lock, or says who holds it. An interrupt may leave it taken: the caller lets go."""
+        if not self._has_thread():
+            return fcntl.flock(descriptor, fcntl.LOCK_EX)
+        turn = Turn()
         try:
-            self._line_up(descriptor)
-            given = self._given.acquire(timeout=self._left(SHORT_S))
+            self._line_up(turn, descriptor)
+            given = turn.wait(self._left_s(SHORT_S))
             if not given and not is_stopped(holder(descriptor)):
-                given = self._given.acquire(timeout=self._left(LONG_S))
+                given = turn.wait(self._left_s(LONG_S))
+            given = given or self._step_back(turn)
         except BaseException:
-            self._step_back()
+            self._step_back(turn)
             raise
-        if not given and not self._step_back():
-            raise _held_up(self._path, descriptor)
-        if self._error is not None:
-            raise self._error
+        if not given:
+            raise _held_up(self._path, descriptor, time.monotonic() - self._since_s)
+        if turn.error is not None:
+            raise turn.error
+        return None
 
-    def _left(self, patience_s: float) -> float:
+    def _has_thread(self) -> bool:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._stand_in_line, name="windlass-gate", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                return False  # the interpreter is about to end, or the system has no more
+        return True
+
+    def _left_s(self, patience_s: float) -> float:
         """What is left of it: those who come after somebody gave up do not each wait for the whole of it again."""
         return max(AT_LEAST_S, self._since_s + patience_s - time.monotonic())
 
-    def _line_up(self, descriptor: int) -> None:
+    def _line_up(self, turn: Turn, descriptor: int) -> None:
+        now_s = time.monotonic()
         with self._mutex:
-            self._wanted, self._error = True, None
-            if self.in_line:
-                return
-            # A number of its own: the gate may be closed, and its number another file's, while the thread waits.
-            self._descriptor = os.dup(descriptor)
-            self.in_line, self._since_s = True, time.monotonic()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._stand_in_line, name="windlass-gate", daemon=True)
-            self._thread.start()
-        self._asked.release()
+            self._turn = turn
+            if not self.in_line:
+                self.forget()
+                # A number of its own: the gate may be closed, and its number another file's, while the thread waits.
+                self._descriptor = os.dup(descriptor)
+                self._since_s = now_s
+                self._wake()
+                self.in_line = True  # last: it is true of a thread that has been woken, and of no other
 
-    def _step_back(self) -> bool:
-        """Nobody wants it any more; True if it was given meanwhile."""
+    def _step_back(self, turn: Turn) -> bool:
+        """It is not wanted any more; True if it was given meanwhile."""
         with self._mutex:
-            self._wanted = False
-            return self._given.acquire(blocking=False)
+            waits = self._turn is turn
+            if waits:
+                self._turn = None
+        return not waits
 
     def _stand_in_line(self) -> None:
         """The thread: one lock after another, until the gate is closed."""
-        while self._asked.acquire() and self.in_line:
+        while self._is_asked():
             error: OSError | None = None
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             except OSError as refused:
                 error = refused
             with self._mutex:
-                if not self._wanted:
+                turn, self._turn = self._turn, None
+                if turn is None:
                     fcntl.flock(self._descriptor, fcntl.LOCK_UN)
                 self.forget()
                 self.in_line = False
-                if self._wanted:
-                    self._wanted, self._error = False, error
-                    self._given.release()
+                if turn is not None:
+                    turn.give(error)
                 if self._closed:
                     return
+
+    def _is_asked(self) -> bool:
+        """Sleeps until it has to go; False: home."""
+        while True:
+            self._asked.acquire()
+            with self._mutex:
+                if self.in_line or self._closed:
+                    return self.in_line
+
+    def _wake(self) -> None:
+        if self._asked.locked():
+            self._asked.release()
 
     def close(self) -> None:
         """Nobody will ask again. The thread ends, at once or when it gets the lock that it waits for."""
         with self._mutex:
             self._closed = True
-            if self._thread is not None and not self.in_line:
-                self._asked.release()
+            self._wake()
 
     def hold_still(self) -> None:
         """Before a fork: the thread is either in line or has nothing in hand."""
@@ -123,11 +169,11 @@ class Patience:
 def holder(descriptor: int) -> int | None:
     """The process that holds the flock of that file, where the kernel tells."""
     found = os.fstat(descriptor)
-    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     with contextlib.suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():
             fields = line.split()
-            if fields[1] == "FLOCK" and fields[5] == place and int(fields[4]) > 0:
+            # By the inode alone: some file systems (btrfs, overlayfs) name another device there than stat does.
+            if fields[1] == "FLOCK" and fields[5].endswith(f":{found.st_ino}") and int(fields[4]) > 0:
                 return int(fields[4])
     return None
 
@@ -140,7 +186,7 @@ def is_stopped(pid: int | None) -> bool:
     return False
 
 
-def _held_up(path: str, descriptor: int) -> StoreUnavailable:
+def _held_up(path: str, descriptor: int, waited_s: float) -> StoreUnavailable:
     pid = holder(descriptor)
     if is_stopped(pid):
         return StoreUnavailable(
@@ -148,4 +194,4 @@ def _held_up(path: str, descriptor: int) -> StoreUnavailable:
             f"Let it go on (kill -CONT {pid}) or end it.",
         )
     who = "Another process" if pid is None else f"Process {pid}"
-    return StoreUnavailable(f"{who} has held {path} for {LONG_S:.0f} s.", "Wait for it, or look what keeps it.")
+    return StoreUnavailable(f"{who} has held {path} for {waited_s:.0f} s.", "Wait for it, or look what keeps it.")

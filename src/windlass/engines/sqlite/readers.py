@@ -57,8 +57,8 @@ class Readers:
             if self._gate.epoch() == epoch:
                 return found
         # Checkpoints overtook us again and again: read while nobody can write.
-        with self._gate.held(), connections.translated(self._paths):
-            return self._once(look)
+        with connections.translated(self._paths):
+            return self._gate.run(lambda: self._once(look))
 
     def check_in_place(self) -> None:
         """Refuses a database that is not the file that was opened.
