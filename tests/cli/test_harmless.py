@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 
 from tests.cli.conftest import Shell, Typed
 from windlass import App, Retry, Secret, Worker, current_job
+from windlass.core.ids import new_id
 from windlass.core.redact import SECRET_NAMES
+from windlass.engines.protocol import Beat, Card
 
 CANARY = "hunter2-canary"
 URL = f"redis://ann:{CANARY}@db.example/0"
@@ -160,6 +164,25 @@ def test_nothing_acts_on_a_pipe(typed: Typed, attacked: str) -> None:
     assert len(typed("jobs", "list").rows) == 1, "a line that was forged is no row"
     assert len(typed("jobs", "logs", attacked).out.splitlines()) == 1
     assert "wipe\\x1b[2J\\x1b]0;title\\x07 turn\\u202e\\u2066 line\\nforged\\tcolumn" in typed("jobs", "list").out
+
+
+def test_an_error_of_the_command_line_is_harmless(typed: Typed, tmp_path: Path) -> None:
+    name = "mailer-\x1b]0;title\x07\x1b[2J"
+    (tmp_path / name).touch()
+    said = typed.refused("backup", name, code=2)
+    assert said.startswith("Usage: windlass backup [OPTIONS] FILE Try 'windlass backup --help' for help. Error: ")
+    assert "mailer-\\x1b]0;title\\x07\\x1b[2J exists." in said
+    assert not RAW.search(said)
+    assert "called 'redis://ann:***@db.example/0'." in typed.refused("jobs", "list", "--worker", URL, code=2)
+
+
+def test_the_near_miss_of_a_worker_is_harmless(app: App, typed: Typed) -> None:
+    app.engine.renew(Beat(card=Card(worker=new_id(), name="mailer-1"), beat=0))
+    name = r"mailer-\u001b]0;title\u0007\nforged"
+    with closing(sqlite3.connect("windlass.db", isolation_level=None)) as stranger:  # no engine takes such a name
+        stranger.execute("UPDATE card SET card = CAST(replace(CAST(card AS TEXT), 'mailer-1', ?) AS BLOB)", (name,))
+    shown = typed.refused("jobs", "list", "--worker", "mailer-]0;title-forged", code=2)
+    assert r"Did you mean mailer-\x1b]0;title\x07\nforged?" in shown
 
 
 def test_nothing_acts_on_a_terminal(shell: Shell, attacked: str) -> None:

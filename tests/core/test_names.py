@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.errors import BadName
-from windlass.core.names import check_name, near_miss
+from windlass.core.names import check_label, check_name, near_miss
 
 
 @pytest.mark.parametrize("name", ["a", "9", "mail.send", "A_b-c:d.e", "x" * 128])
@@ -51,6 +51,19 @@ def test_what_is_no_text_is_refused_by_its_type(value: object) -> None:
 def test_a_huge_name_gives_a_short_message() -> None:
     with pytest.raises(BadName) as caught:
         check_name("tag", "é" * 1_000_000)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("label", ["", "mail 1", "Büro-München", "東京", "a/b@c", "x" * 1_000])
+def test_a_label_may_have_any_letters_and_spaces(label: str) -> None:
+    assert check_label("worker name", label) is label
+
+
+@pytest.mark.parametrize("label", ["a\x1b]0;title\x07", "a\nb", "a\tb", "a\x7f", "a\u202eb", "a\ud800", "\0" * 1_000])
+def test_a_label_that_acts_on_a_screen_is_refused(label: str) -> None:
+    with pytest.raises(BadName, match=r"The worker name '.*' has control characters\. Use") as caught:
+        check_label("worker name", label)
+    assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 500
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from windlass import App, Worker, current_job
 from windlass.core.errors import (
+    BadName,
     BadValue,
     DuplicateTask,
     JobDead,
@@ -130,6 +131,11 @@ def test_a_plain_function_in_the_pool_of_coroutines_is_refused_at_the_start(app:
 def test_a_worker_without_slots_is_refused(app: App, slots: Any) -> None:
     with pytest.raises(BadValue, match="slots"):
         Worker(app, slots=slots)
+
+
+def test_a_worker_whose_name_acts_on_a_screen_is_refused(app: App) -> None:
+    with pytest.raises(BadName, match=r"The worker name 'mailer-\\x1b\]0;title\\x07' has control characters"):
+        Worker(app, name="mailer-\x1b]0;title\x07")
 
 
 def test_a_worker_of_something_else_than_an_app_is_refused(app: App) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import StringIO
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -108,7 +109,7 @@ def main() -> NoReturn:
     except click.exceptions.Exit as done:
         status = done.exit_code
     except click.ClickException as error:
-        error.show()
+        _show(error)
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
@@ -120,6 +121,22 @@ def main() -> NoReturn:
     except Exception as error:
         status = _told(error)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+class _Screen(StringIO):
+    """Takes what click would show; a terminal, for click would cut some escapes out that are to be spelled out."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _show(error: click.ClickException) -> None:
+    """What click says of the error; it may quote a name or a URL from elsewhere."""
+    from windlass.cli.output import say
+
+    screen = _Screen()
+    error.show(screen)
+    say(screen.getvalue().removesuffix("\n"))
 
 
 def _told(error: Exception) -> int:

@@ -145,6 +145,7 @@ def _task(store: Store, word: str) -> str:
 def _worker(store: Store, word: str) -> bytes:
     from windlass.core.ids import read_id
     from windlass.core.names import near_miss
+    from windlass.core.redact import plain
     from windlass.ops import stats
 
     workers = stats.workers(store.engine)
@@ -152,7 +153,7 @@ def _worker(store: Store, word: str) -> bytes:
         if word in {worker.id, worker.name, f"{worker.name}@{worker.host}"}:
             return read_id(worker.id)
     meant = near_miss(word, (worker.name for worker in workers))
-    hint = f" Did you mean {meant}?" if meant else " `windlass inspect workers` lists them."
+    hint = f" Did you mean {plain(meant)}?" if meant else " `windlass inspect workers` lists them."
     raise click.UsageError(f"No running worker is called {word!a}.{hint}")
 
 

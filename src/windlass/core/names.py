@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from windlass.core.errors import BadName, UnknownOption
+from windlass.core.redact import plain
 
 LONGEST: Final = 128
 
@@ -40,6 +41,14 @@ def _complaint(kind: str, value: object) -> str:
     if not value[0].isalnum():
         return f"The {kind} name {shown} begins with {value[0]!r}."
     return f"The {kind} name {shown} must be a plain str, not a {type(value).__name__}."
+
+
+def check_label(kind: str, value: str) -> str:
+    """The same text, sure to be harmless where people see it: any letters and spaces, nothing that a screen obeys."""
+    if plain(value) == value:
+        return value
+    shown = ascii(value if len(value) <= 40 else value[:40] + "...")
+    raise BadName(f"The {kind} {shown} has control characters.", "Use characters that can be seen, and spaces.")
 
 
 def near_miss(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:

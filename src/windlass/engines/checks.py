@@ -17,7 +17,7 @@ from windlass.core.intake import ID_BYTES, check_jobs
 from windlass.core.job import State
 from windlass.core.lifecycle import Event, allowed
 from windlass.core.limits import Limits
-from windlass.core.names import check_name
+from windlass.core.names import check_label, check_name
 from windlass.engines.protocol import (
     BATCH,
     STEPS_KEPT,
@@ -125,6 +125,8 @@ def check_beat(beat: Beat) -> None:
     _check_shape(beat, Beat)
     _check_shape(beat.card, Card)
     _check_id("A worker's id", beat.card.worker)
+    check_label("worker name", beat.card.name)
+    check_label("host name", beat.card.host)
     if beat.card.lease_us <= 0:
         raise BadValue(f"A lease of {beat.card.lease_us} µs is over before it begins.", "Give some seconds.")
 

@@ -15,7 +15,7 @@ from windlass.core.clock import Clock, SystemClock
 from windlass.core.durations import SECOND_US, Duration, to_us
 from windlass.core.errors import BadValue, WouldBlock, WrongPool
 from windlass.core.ids import show_id
-from windlass.core.names import check_name, near_miss, refuse_unknown
+from windlass.core.names import check_label, check_name, near_miss, refuse_unknown
 from windlass.worker.crew import Crew
 from windlass.worker.kind import KINDS, Kind
 from windlass.worker.service import log
@@ -50,7 +50,7 @@ class Worker:
         self._kind: Kind = pool
         self._slots = 1 if pool == "solo" else slots
         self._queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
-        self._name = name or f"{os.getpid()}"
+        self._name = check_label("worker name", name) or f"{os.getpid()}"
         self._drain_s = to_us(drain) / SECOND_US
         self._clock: Clock = SystemClock()
         self._crew: Crew | None = None

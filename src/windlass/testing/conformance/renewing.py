@@ -43,6 +43,11 @@ class Renewing:
         assert orders.now_us == harness.now_us
         assert harness.engine.tally(TallyQuery()).cards == (card,)
 
+    def test_a_worker_and_its_host_may_be_called_in_any_language(self, harness: Harness) -> None:
+        card = Card(worker=new_id(), name="Büro 2, 東京", host="Anns Rechner")
+        harness.engine.renew(Beat(card=card, beat=0))
+        assert harness.engine.tally(TallyQuery()).cards == (card,)
+
     def test_a_later_beat_of_a_worker_nobody_knows_is_answered_gone(self, harness: Harness) -> None:
         assert harness.engine.renew(Beat(card=Card(worker=new_id()), beat=1)).gone
         assert harness.engine.tally(TallyQuery()).cards == ()
