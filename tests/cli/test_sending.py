@@ -96,6 +96,14 @@ def test_what_is_asked_for_wrongly_is_told(shell: Shell, words: tuple[str, ...],
     assert "hunter2" not in text
 
 
+@pytest.mark.parametrize("verb", ["call", "send"])
+def test_a_store_that_ends_with_the_command_takes_no_job(shell: Shell, verb: str) -> None:
+    said = "Error: A store of the memory engine ends with this command, and the job with it: name another, such as"
+    assert said in shell.refused(verb, "tasks.add", "-u", "memory://", code=2)
+    (shell.folder / "brief.py").write_text("from windlass import App\napp = App('memory://')\napp.task(print)\n")
+    assert said in shell.refused(verb, "builtins.print", "-A", "brief", code=2)
+
+
 def test_looking_for_a_result_makes_no_store(shell: Shell) -> None:
     said = shell.refused("result", "0198f2b0-6b3c-7000-8000-0123456789ab", code=3)
     assert said.startswith("Error: There is no store sqlite:///windlass.db.")
