@@ -157,6 +157,14 @@ def test_what_is_not_dead_is_left_alone(app: App, typed: Typed, died: dict[str, 
         assert f"The job {waiting.id} is ready, not dead." in typed.refused("dead", *words, code=2)
     assert "is ready." in typed.refused("dead", "retry", waiting.id, "--args", "[1]", code=2)
     assert died["charge"][0].state is State.DEAD
-    for edit, said in (("7=1", "7 is none of them"), ("=1", "is no edit"), ("a", "is no edit"), ("b=1", "only its")):
-        assert said in typed.refused("dead", "retry", died["charge"][0].id, "--edit", edit, code=2)
+    none = "An edit names no argument"
+    for edit, said in (
+        ("7=1", "7 is none of them"),
+        ("=1", none),
+        ('{"$secret": "hunter2"}', none),
+        ("b=1", "only its"),
+    ):
+        told = typed.refused("dead", "retry", died["charge"][0].id, "--edit", edit, code=2)
+        assert said in told
+        assert "hunter2" not in told
     assert "is still masked" in typed.refused("dead", "retry", died["crawl"][0].id, "--edit", "0=***", code=2)

@@ -78,7 +78,10 @@ def test_waiting_ends_after_the_timeout_and_says_why_the_job_waits(shell: Shell)
     [
         (("call", "-A", "tasks", "ad", "1"), 2, "The app has no task 'ad'. Did you mean tasks.add?"),
         (("call", "-A", "tasks", "add", "1"), 2, "needs a value for `b`"),
-        (("call", "-A", "tasks", "add", "1", "b=2", "3"), 2, "'3' follows an argument by name"),
+        (("call", "-A", "tasks", "add", "1", "b=2", "3"), 2, "Argument 3 follows one by name. Give"),
+        (("call", "tasks.add", "b=2", '{"$secret": "hunter2"}'), 2, "Argument 2 follows one by name. Give"),
+        (("call", "tasks.add", '{"$secret": "hunter2}'), 2, "An argument looks like a secret and is not JSON."),
+        (("call", "tasks.add", "a={ '$secret': 'hunter2'}"), 2, "An argument looks like a secret and is not JSON."),
         (("call", "-A", "tasks", "-u", "memory://", "add", "1", "2"), 2, "not both"),
         (("call", "-A", "tasks", "add", "1", "2", "--priority", "11"), 2, "a whole number from 0 to 9, not '11'."),
         (("call", "a task", "1"), 2, "task"),
@@ -94,6 +97,22 @@ def test_what_is_asked_for_wrongly_is_told(shell: Shell, words: tuple[str, ...],
     text = shell.refused(*words, code=code)
     assert said in text
     assert "hunter2" not in text
+
+
+def test_a_secret_is_sent_from_stdin(shell: Shell) -> None:
+    with (shell.folder / "tasks.py").open("a") as tasks:
+        tasks.write(
+            "from windlass import Secret\n"
+            "@app.task\n"
+            "def log_in(password: Secret[str], user: str = 'bob') -> str:\n"
+            "    return f'{user} {len(password.reveal())}'\n"
+        )
+    lines = '[{"$secret": "hunter2"}, "ann"]\n{"$secret": "hunter2"}\n{"password": {"$secret": "hunter2"}}\n'
+    for how in (("tasks.log_in",), ("-A", "tasks", "log_in")):
+        ids = shell.out("send", *how, stdin=lines).split()
+        assert "hunter2" not in shell.out("jobs", "show", ids[0])
+        work(shell)
+        assert [shell.out("result", job_id) for job_id in ids] == ["ann 7", "bob 7", "bob 7"]
 
 
 @pytest.mark.parametrize("verb", ["call", "send"])

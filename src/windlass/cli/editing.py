@@ -14,6 +14,7 @@ import click
 
 from windlass.cli.options import Store
 from windlass.core.plural import number_of
+from windlass.core.secret import MARK
 
 if TYPE_CHECKING:
     from windlass.app.task import Task
@@ -53,10 +54,15 @@ def has_edits(edit: tuple[str, ...], args: Any, kwargs: Any) -> bool:
 
 
 def value_of(text: str) -> Any:
-    """JSON where it can be read as such, else text."""
+    """JSON where it can be read as such, else text; a secret that is misspelt is refused."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
+        if text.lstrip().startswith("{") and MARK in text:
+            # As text it would be shown to everybody; nor is it quoted here.
+            raise click.UsageError(
+                f'An argument looks like a secret and is not JSON. Write it so: \'{{"{MARK}": "…"}}\'.'
+            ) from None
         return text
 
 
@@ -81,7 +87,8 @@ def edited(here: Store, job_id: JobId, edit: tuple[str, ...], args: Any, kwargs:
 def _put(here: Store, task: str, word: str, args: list[Any], kwargs: dict[str, Any]) -> None:
     name, sign, text = word.partition("=")
     if not sign or not name:
-        raise click.UsageError(f"{word!a} is no edit. Write NAME=VALUE, or 0=VALUE for the first by position.")
+        # It is not quoted: it may be a secret.
+        raise click.UsageError("An edit names no argument. Write NAME=VALUE, or 0=VALUE for the first by position.")
     value = value_of(text)
     by_place = name.isascii() and name.isdigit() and len(name) < 10
     place = int(name) if by_place else _place(here, task, name, args, kwargs)

@@ -88,6 +88,7 @@ def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_js
 Examples:
   windlass send tasks.crawl < urls.jsonl
   windlass send tasks.send_email --from mails.jsonl --queue mail
+  windlass send tasks.log_in      then type ["ann", {"$secret": "…"}] and Ctrl-D: no history, no ps shows it
 A line is a list of arguments, or an object of arguments by name; anything else is the only argument."""
 )
 @click.argument("task", shell_complete=task_names)
@@ -135,14 +136,15 @@ def result(job_id: str, waits: bool, timeout: Any, name: str | None, url: str | 
 def _arguments(words: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for word in words:
+    for place, word in enumerate(words, 1):
         name, sign, value = word.partition("=")
         if sign and name in kwargs:
             raise click.UsageError(f"`{name}` is given twice. Give it once.")
         if sign and name.isidentifier():
             kwargs[name] = value_of(value)
         elif kwargs:
-            raise click.UsageError(f"{word!a} follows an argument by name. Give those by position first.")
+            # It is not quoted: it may be a secret.
+            raise click.UsageError(f"Argument {place} follows one by name. Give those by position first.")
         else:
             args.append(value_of(word))
     return args, kwargs
@@ -156,7 +158,7 @@ def _lines(source: Any) -> Iterator[Line]:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _wrong(number, f"is not JSON: {error}.") from None
-        yield number, found if isinstance(found, (list, dict)) else [found]
+        yield number, [found] if is_marked(found) or not isinstance(found, (list, dict)) else found
 
 
 def _wrong(number: int, what: str) -> click.UsageError:
