@@ -68,6 +68,27 @@ def test_a_job_that_died_is_exit_code_1_with_its_error(shell: Shell) -> None:
     assert "is dead (failed): ValueError: broken" in said
 
 
+def test_a_program_is_told_that_there_is_no_result(shell: Shell) -> None:
+    late = shell.out("call", "-A", "tasks", "add", "1", "1", "--delay", "90")
+    dead = shell.out("call", "-A", "tasks", "fail", "broken")
+    work(shell)
+    for job_id, state, why in ((late, "scheduled", "It is scheduled for "), (dead, "dead", "It is dead (failed)")):
+        done = shell("result", job_id, "--json", code=1)
+        told = json.loads(done.stdout)
+        assert told.pop("why").startswith(why)
+        assert (told, done.stderr) == ({"id": job_id, "state": state, "result": None}, "")
+    told = json.loads(shell("call", "tasks.add", "1", "1", "--timeout", "0.1", "--json", code=1).stdout)
+    assert (told["state"], told["result"]) == ("ready", None)
+    assert shell.out("jobs", "show", told["id"]), "its id is not lost"
+
+
+def test_many_ids_for_programs_are_a_line_each_on_a_terminal_too(shell: Shell) -> None:
+    (shell.folder / "two.jsonl").write_text("[1, 2]\n[3, 4]\n")
+    *lines, last = shell.on_terminal("send", "-A", "tasks", "add", "--from", "two.jsonl", "--json").splitlines()
+    assert [list(json.loads(line)) for line in lines] == [["id"], ["id"]]
+    assert last == "2 jobs sent."
+
+
 def test_waiting_ends_after_the_timeout_and_says_why_the_job_waits(shell: Shell) -> None:
     said = shell("call", "tasks.add", "1", "1", "--wait", "--timeout", "0.2", code=1).stderr
     assert "No worker is running" in said

@@ -10,6 +10,7 @@ import click
 
 from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
+from windlass.cli.main import FAILED
 from windlass.cli.options import DURATION, Whole, an_app, app_option, json_option, refuse_to_make, url_option
 from windlass.cli.output import put, put_json, say
 from windlass.cli.picking import nearest
@@ -73,7 +74,7 @@ def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_js
         handle = sender.delay(*args, **kwargs)
         if waits or timeout is not None:
             _tell_before_waiting(app, handle, remark, as_json=as_json)
-            _put_result(handle, timeout, as_json=as_json)
+            _put_outcome(handle, timeout, as_json=as_json)
             return
         found = _explained(app, handle)
         put_json({"id": handle.id, "queue": found and found.queue}) if as_json else put(handle.id)
@@ -127,7 +128,7 @@ def result(job_id: str, waits: bool, timeout: Any, name: str | None, url: str | 
     with an_app(name, url) as app:
         handle = app.result(job_id)
         refuse_to_make(app.settings.url)
-        _put_result(handle, timeout if waits or timeout is not None else 0, as_json=as_json)
+        _put_outcome(handle, timeout if waits or timeout is not None else 0, as_json=as_json)
 
 
 # ── arguments ───────────────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +184,7 @@ def _put_ids(handles: Sequence[Handle[Any]], *, as_json: bool) -> bool:
     """Prints their ids; False once nobody reads them any more, which is no reason to stop sending."""
     try:
         for handle in handles:
-            put_json({"id": handle.id}) if as_json else put(handle.id)
+            put_json({"id": handle.id}, line=True) if as_json else put(handle.id)
     except BrokenPipeError:
         return False
     return True
@@ -267,6 +268,23 @@ def _explained(app: App, handle: Handle[Any]) -> Why | None:
 
 
 # ── results ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _put_outcome(handle: Handle[Any], timeout: Any, *, as_json: bool) -> None:
+    """The result; for programs also that there is none, as one JSON value, and why."""
+    from windlass.core.errors import JobCancelled, JobDead, JobExpired, NotFinished
+    from windlass.core.job import ENDED
+
+    try:
+        _put_result(handle, timeout, as_json=as_json)
+    except (NotFinished, JobDead, JobCancelled, JobExpired) as error:
+        if not as_json:
+            raise
+        state = handle.state
+        if isinstance(error, NotFinished) and state in ENDED:
+            return _put_outcome(handle, 0, as_json=True)  # it ended since: null would be taken for its result
+        put_json({"id": handle.id, "state": state, "result": None, "why": handle.why()})
+        click.get_current_context().exit(FAILED)
 
 
 def _put_result(handle: Handle[Any], timeout: Any, *, as_json: bool) -> None:
