@@ -8,7 +8,9 @@ from tests.cli.conftest import Shell
 
 
 def test_the_doctor_tells_what_is_wrong_and_what_to_do(shell: Shell) -> None:
-    assert "There is no store sqlite:///windlass.db." in shell("doctor", code=1).stdout
+    assert "There is no store sqlite:///windlass.db." in shell("doctor", code=3).stdout
+    assert json.loads(shell("doctor", "--json", code=3).stdout)["ok"] is False
+    assert "postgres:// is not in this version" in shell("doctor", "-u", "postgres://db/x", code=1).stdout
     shell("call", "-A", "tasks", "add", "1", "2")
     done = shell("doctor", code=1)
     assert "problem workers     No worker is running; jobs that wait: 1.\n" in done.stdout

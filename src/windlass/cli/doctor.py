@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from windlass.cli.main import FAILED
+from windlass.cli.main import FAILED, UNREACHABLE
 from windlass.cli.options import json_option, store, url_option
 from windlass.cli.output import put, put_json, say
 from windlass.core.plural import number_of
@@ -20,7 +20,8 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 Examples:
   windlass doctor
   windlass doctor --url sqlite:////var/lib/shop/jobs.db --json
-Exit codes: 0 no problem (there may be warnings), 1 at least one. The store's file is read as a whole."""
+Exit codes: 0 no problem (there may be warnings), 1 at least one, 3 the store cannot be reached.
+The store's file is read as a whole."""
 )
 @url_option
 @json_option
@@ -28,10 +29,11 @@ Exit codes: 0 no problem (there may be warnings), 1 at least one. The store's fi
 def doctor(ctx: click.Context, url: str | None, as_json: bool) -> None:
     """Check the machine, the settings, the store and those who work on it; change nothing."""
     from windlass import __version__
-    from windlass.core.errors import WindlassError
+    from windlass.core.errors import StoreError, WindlassError
     from windlass.engines.findings import Level, problem
     from windlass.ops.doctor import of_machine, of_store, worst
 
+    code = FAILED
     findings = list(of_machine(url, os.environ, Path.cwd()))
     if worst(findings) is not Level.PROBLEM:  # with settings that nobody can read there is no store to look for
         try:
@@ -39,6 +41,7 @@ def doctor(ctx: click.Context, url: str | None, as_json: bool) -> None:
                 findings += of_store(here.engine, __version__)
         except WindlassError as error:
             findings.append(problem("store", error.message, error.todo))
+            code = UNREACHABLE if isinstance(error, StoreError) else FAILED
     levels = [finding.level for finding in findings]
     problems, warnings = levels.count(Level.PROBLEM), levels.count(Level.WARNING)
     if as_json:
@@ -47,7 +50,7 @@ def doctor(ctx: click.Context, url: str | None, as_json: bool) -> None:
         for finding in findings:
             put_finding(finding.name, finding.level, finding.said, finding.todo)
         say(f"{number_of(len(findings), 'check')}: {number_of(problems, 'problem')}, {number_of(warnings, 'warning')}.")
-    ctx.exit(FAILED if problems else 0)
+    ctx.exit(code if problems else 0)
 
 
 def put_finding(name: str, level: str, said: str, todo: str) -> None:
