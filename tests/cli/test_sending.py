@@ -136,6 +136,16 @@ def test_a_secret_is_sent_from_stdin(shell: Shell) -> None:
         assert [shell.out("result", job_id) for job_id in ids] == ["ann 7", "bob 7", "bob 7"]
 
 
+def test_a_url_that_is_typed_goes_before_an_app_from_the_environment(shell: Shell) -> None:
+    shell.environ["WINDLASS_APP"] = "tasks"
+    job_id = shell.out("call", "tasks.add", "1", "2", "-u", "sqlite:///other.db")
+    assert shell.out("send", "tasks.add", "-u", "sqlite:///other.db", stdin="[1, 2]\n")
+    assert shell("result", job_id, "-u", "sqlite:///other.db", code=1).stderr.startswith(f"Error: The job {job_id} has")
+    assert json.loads(shell.out("status", "-u", "sqlite:///other.db", "--json"))
+    assert not (shell.folder / "windlass.db").exists(), "the app's store"
+    assert "not both" in shell.refused("call", "-A", "tasks", "-u", "sqlite:///other.db", "tasks.add", code=2)
+
+
 @pytest.mark.parametrize("verb", ["call", "send"])
 def test_a_store_that_ends_with_the_command_takes_no_job(shell: Shell, verb: str) -> None:
     said = "Error: A store of the memory engine ends with this command, and the job with it: name another, such as"

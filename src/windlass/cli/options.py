@@ -144,7 +144,5 @@ def an_app(name: str | None, url: str | None) -> Generator[App]:
     """The app that is named; else one that knows no task, on the store that is named or set."""
     from windlass.app.app import App
 
-    if name is not None and url is not None:
-        raise click.UsageError("An app brings its store along: give --app or --url, not both.")
-    with App(url) if name is None else load_app(name) as app:
+    with App(url) if name is None or _outvoted(url) else load_app(name) as app:
         yield app
