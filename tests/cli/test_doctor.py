@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 from tests.cli.conftest import Shell
 
@@ -43,3 +45,19 @@ def test_a_backup_is_a_store_of_its_own_and_overwrites_only_if_asked_to(shell: S
     assert "windlass.db is a store" in shell.refused("backup", "windlass.db", "--force", code=2)
     assert "has no backup" in shell.refused("backup", "x.db", "-u", "memory://", code=2)
     assert "There is no store" in shell.refused("backup", "x.db", "-u", "sqlite:///no.db", code=3)
+
+
+def test_a_backup_that_cannot_be_made_is_told_and_leaves_nothing_behind(shell: Shell) -> None:
+    shell("call", "-A", "tasks", "add", "1", "2")
+    longest = "y" * (os.pathconf(shell.folder, "PC_NAME_MAX") - len("-journal"))
+    (shell.folder / f"{longest}y").touch()
+    before = sorted(os.listdir(shell.folder))
+    for words in (("x" * 300,), ("x" * 300, "--force"), (f"{longest}z",), (f"{longest}y", "--force")):
+        why = os.strerror(errno.ENAMETOOLONG)
+        said = shell.refused("backup", *words, code=2)
+        assert said == f"Error: {words[0]} cannot be made: {why}. Give another path."
+    assert f"tasks.py/x cannot be made: {os.strerror(errno.ENOTDIR)}." in shell.refused("backup", "tasks.py/x", code=2)
+    assert sorted(os.listdir(shell.folder)) == before
+    shell("backup", longest)
+    shell("backup", longest, "--force")
+    assert sorted(os.listdir(shell.folder)) == sorted([*before, longest])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,7 +28,7 @@ def backup(file: Path, force: bool, url: str | None, as_json: bool) -> None:
     """Copy the store into FILE: one file that stands alone, on the disk when this returns."""
     from windlass.ops.backup import backup
 
-    if not force and file.exists():
+    if not force and os.path.lexists(file):
         raise click.UsageError(f"{file} exists. Name another file, or replace it with --force.")
     with store(None, url) as here:
         shown = sys.stderr.isatty() and not as_json

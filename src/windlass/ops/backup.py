@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from windlass.core.errors import BadValue
+from windlass.core.ids import new_id
 from windlass.engines.protocol import Engine
 
 
@@ -22,10 +23,11 @@ def backup(engine: Engine, target: Path, *, overwrite: bool = False) -> Path:
     if not isinstance(engine, BacksUp):
         name = engine.capabilities.name
         raise BadValue(f"The {name} engine has no backup.", "Only a store in a file can be copied: sqlite:///jobs.db.")
+    _refuse_what_cannot_be_made(target)
     if not overwrite or not os.path.lexists(target):
         return engine.backup(target)
     _refuse_what_is_no_backup(target)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    beside = target.with_name(f".{new_id().hex()}.part")  # short, whatever the target's name is
     try:
         engine.backup(beside)
         os.replace(beside, target)  # at once: whoever reads it has the old one or the new one
@@ -37,6 +39,15 @@ def backup(engine: Engine, target: Path, *, overwrite: bool = False) -> Path:
     finally:
         os.close(folder)
     return target.absolute()
+
+
+def _refuse_what_cannot_be_made(target: Path) -> None:
+    try:
+        os.lstat(f"{target}-journal")  # SQLite makes it on the way: a name must leave room for that
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise BadValue(f"{target} cannot be made: {error.strerror}.", "Give another path.") from None
 
 
 def _refuse_what_is_no_backup(target: Path) -> None:
