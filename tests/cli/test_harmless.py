@@ -102,6 +102,21 @@ def key() -> Secret[str]:
     return Secret(CANARY)
 
 
+def test_a_secret_inside_of_a_result_is_masked(app: App, typed: Typed) -> None:
+    task = app.task(name="shop.keys")(keys)
+    with Worker(app):
+        handle = task.delay()
+        handle.get(timeout=10)
+    for words in (("result", handle.id), ("result", handle.id, "--json"), ("jobs", "show", handle.id, "--json")):
+        shown = typed(*words).out
+        assert json.dumps({"user": "ann", "pin": "***", "more": ["***"]}) in shown
+        assert CANARY not in shown
+
+
+def keys() -> dict[str, Any]:
+    return {"user": "ann", "pin": Secret(CANARY), "more": [Secret(CANARY)]}
+
+
 def both(typed: Typed, *words: str) -> str:
     """What a command prints, whatever its end."""
     done = typed.anyhow(*words)

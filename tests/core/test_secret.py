@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -114,9 +115,38 @@ def test_without_its_code_it_is_masked_whatever_it_is_called() -> None:
     assert redact(kwargs, ()) == {"plan": [MASK]}
 
 
+def loose(one, more: dict[str, Any], *rest: list[Any]) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def test_without_an_annotation_it_is_one_still() -> None:
+    args, _ = sent(loose, Secret(CANARY), {"a": Secret(1), "b": [Secret(2)]}, [Secret(3)])
+    assert args == (Secret(CANARY), {"a": Secret(1), "b": [Secret(2)]}, [Secret(3)])
+    assert CANARY not in repr(args)
+    assert decode_result(encode_result({"pw": Secret(CANARY)})) == {"pw": Secret(CANARY)}
+    assert decode_result(encode_result({"pw": [Secret(1)]}), dict[str, Any]) == {"pw": [Secret(1)]}
+
+
+def holds_a_path(one: list[Secret[object | Callable[[], int]]]) -> None: ...
+
+
+def test_what_a_secret_cannot_hold_is_told_when_the_task_is_made() -> None:
+    with pytest.raises(WrongType, match="cannot be read from JSON"):
+        Signature.of(holds_a_path)
+
+
+def picks(colours: dict[str, Colour]) -> None: ...
+
+
+def test_a_value_that_does_not_fit_is_not_quoted() -> None:
+    with pytest.raises(WrongType, match="Invalid enum value") as caught:
+        sent(picks, Secret(CANARY))
+    assert CANARY not in str(caught.value)
+
+
 def test_edited_it_stays_one() -> None:
-    original = {"who": "ann", "plan": {MARK: "old"}}
-    assert unmask({"who": "bob", "plan": MASK}, original, ()) == {"who": "bob", "plan": {MARK: "old"}}
-    assert unmask({"who": "bob", "plan": "new"}, original, ()) == {"who": "bob", "plan": {MARK: "new"}}
+    original = {"who": "ann", "plan": Secret("old")}
+    assert unmask({"who": "bob", "plan": MASK}, original, ()) == {"who": "bob", "plan": Secret("old")}
+    assert unmask({"who": "bob", "plan": "new"}, original, ()) == {"who": "bob", "plan": Secret("new")}
+    assert unmask({"who": "bob", "plan": None}, original, ()) == {"who": "bob", "plan": None}
     assert unmask({"who": "bob", "plan": {MARK: "new"}}, original, ()) == {"who": "bob", "plan": {MARK: "new"}}
     assert masked_at(unmask({"plan": {MARK: MASK}}, original, ())) == "plan.$secret"

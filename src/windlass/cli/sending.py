@@ -16,7 +16,7 @@ from windlass.cli.output import put, put_json, say
 from windlass.cli.picking import nearest
 from windlass.core.plural import number_of
 from windlass.core.redact import MASK
-from windlass.core.secret import is_marked
+from windlass.core.secret import Secret, is_marked
 
 if TYPE_CHECKING:
     from windlass.app.app import App
@@ -289,8 +289,8 @@ def _put_outcome(handle: Handle[Any], timeout: Any, *, as_json: bool) -> None:
 
 def _put_result(handle: Handle[Any], timeout: Any, *, as_json: bool) -> None:
     value = handle.get(timeout)
-    if is_marked(value):
-        value = MASK  # one whose task is not known here
+    if isinstance(value, Secret):
+        value = MASK
     if as_json:
         put_json({"id": handle.id, "state": "succeeded", "result": value})
     elif isinstance(value, str):

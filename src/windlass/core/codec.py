@@ -15,6 +15,7 @@ import functools
 import inspect
 import math
 import os
+import re
 import sys
 import threading
 import typing
@@ -27,7 +28,7 @@ import msgspec
 
 from windlass.core.errors import CorruptRecord, JobError, NotSerialisable, WindlassError, WrongType
 from windlass.core.limits import DEFAULT, Limits
-from windlass.core.secret import MARK, Secret, is_marked, marked
+from windlass.core.secret import MARK, MARK_IN_JSON, Secret, is_marked, revived
 
 VERSION: Final = 1
 CODECS: Final = frozenset({"json"})
@@ -154,11 +155,11 @@ def _encode(value: Any, limits: Limits, wrapped: int, paths: _Paths) -> bytes:
 
 def _enc_hook(value: Any) -> Any:
     if isinstance(value, Secret):
-        return marked(cast("Secret[Any]", value).reveal())
+        return {MARK: cast("Secret[Any]", value).reveal()}
     if _is_model(cast("Any", type(value))):
         dumped = value.model_dump(mode="json", by_alias=True, round_trip=True)
         # pydantic writes SecretStr as asterisks: the job would run with a password of asterisks.
-        if "**********" in repr(dumped):
+        if "**********" in repr(dumped) and _holds_masked(value):
             raise NotSerialisable(
                 "holds a secret, which pydantic masks",
                 "Send it beside the model as a windlass.Secret, or load it inside the task.",
@@ -171,6 +172,13 @@ def _enc_hook(value: Any) -> Any:
     if isinstance(value, float):
         return float(value)
     raise NotImplementedError
+
+
+def _holds_masked(value: Any) -> bool:
+    """Whether a value of pydantic's that masks itself is in it."""
+    return hasattr(cast("Any", type(value)), "get_secret_value") or any(
+        _holds_masked(inner) for _, inner in _children("", value)
+    )
 
 
 def _blame(found: Iterable[tuple[str, Any]], error: Exception, limits: Limits) -> WindlassError:
@@ -329,19 +337,27 @@ def reader(annotation: Any, whose: str) -> Read:
     """A compiled reader that gives the annotated type or raises; `WrongType` if there can be none."""
     if annotation in (inspect.Parameter.empty, object):
         annotation = Any
+    for inner in _secrets(annotation):
+        reader(inner, whose)  # what it cannot hold is told now, and not by every job
     try:
         with _building:
             return msgspec.json.Decoder(annotation, dec_hook=_dec_hook).decode
     except Exception as error:
         # msgspec knows no unions of models, which are everyday for pydantic.
         pydantic: Any = sys.modules.get("pydantic")
-        if pydantic is not None and _mentions_model(annotation):
+        if pydantic is not None and _mentions_model(annotation) and not _secrets(annotation):
             validate = pydantic.TypeAdapter(annotation).validate_json
             return lambda raw: _validated(validate, bytes(raw))
         raise WrongType(
             f"{whose} is annotated `{_spell(annotation)}`, which cannot be read from JSON: {error}.",
             "Use another annotation, tag the classes of a union (msgspec `tag=True`), or leave it out.",
         ) from None
+
+
+def _secrets(annotation: Any) -> list[Any]:
+    """What the secrets in an annotation are annotated to hold."""
+    inner = typing.get_args(annotation)
+    return list(inner) if typing.get_origin(annotation) is Secret else [one for each in inner for one in _secrets(each)]
 
 
 def _mentions_model(annotation: Any) -> bool:
@@ -365,9 +381,10 @@ def decode_result(data: bytes, annotation: Any = Any, limits: Limits = DEFAULT) 
     except TypeError:  # an annotation that cannot be hashed, and so not be cached
         read = reader(annotation, "The result")
     try:
-        return read(body)
+        found = read(body)
     except Exception as error:
         raise _wrong_result(error) from None
+    return revived(found) if MARK_IN_JSON in body else found
 
 
 def wrong_type(name: str, whose: str, error: Exception) -> WindlassError:
@@ -394,7 +411,12 @@ def _damage(error: Exception) -> WindlassError | None:
     return corrupt("is not UTF-8 text") if isinstance(error, UnicodeDecodeError) else None
 
 
+_QUOTING: Final = re.compile(r"(Invalid (?:enum )?value) .*", re.DOTALL)
+"""How msgspec quotes what it found, which may be a secret on its way to a log."""
+
+
 def _misfit(name: str, error: Exception) -> tuple[str, str]:
     """Where in the value called `name`, and what was expected there."""
     what, _, where = str(error).partition(" - at ")
+    what = _QUOTING.sub(r"\1", what)
     return where.replace("`$", f"`{name}") or f"`{name}`", what.replace("Expected", "expected", 1)

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from windlass.core.secret import is_marked, marked
+from windlass.core.secret import Secret, is_marked
 
 MASK: Final = "***"
 
@@ -61,7 +61,8 @@ def redact(value: Any, names: Iterable[str] = SECRET_NAMES) -> Any:
     """The value with `***` for whatever was sent as a `Secret` or stands under a secret-looking name, at any depth, and
     no password in its URLs.
 
-    It takes what JSON can hold. A value without a name, such as an argument by position, is only looked at for URLs.
+    It takes what JSON can hold, and secrets. A value without a name, such as an argument by position, is only looked at
+    for URLs.
     """
     return _redact(value, _words(names))
 
@@ -85,7 +86,7 @@ def _is_secret(name: object, words: tuple[str, ...]) -> bool:
 def _redact(value: Any, words: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         return redact_text(value)
-    if is_marked(value):
+    if isinstance(value, Secret):
         return MASK
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
@@ -112,9 +113,8 @@ def unmask(edited: Any, original: Any, names: Iterable[str] = SECRET_NAMES) -> A
 
 
 def _unmask(edited: Any, original: Any, words: tuple[str, ...]) -> Any:
-    if is_marked(original):
-        # Another value in its place is a secret as well, though nobody could see that it was marked.
-        return original if edited == MASK else edited if is_marked(edited) else marked(edited)
+    if isinstance(original, Secret):
+        return _unmask_secret(edited, cast("Secret[Any]", original))
     if isinstance(edited, str) and isinstance(original, str):
         return original if edited == redact_text(original) else edited
     if isinstance(edited, Mapping) and isinstance(original, Mapping):
@@ -132,6 +132,13 @@ def _unmask(edited: Any, original: Any, words: tuple[str, ...]) -> Any:
             return list(then)
         return [_unmask(inner, then[place] if place < len(then) else None, words) for place, inner in enumerate(now)]
     return cast("Any", edited)
+
+
+def _unmask_secret(edited: Any, original: Secret[Any]) -> Any:
+    """Another value in its place is a secret as well, though nobody could see that it was one; None is none."""
+    if edited == MASK:
+        return original
+    return edited if edited is None or is_marked(edited) else Secret(edited)
 
 
 def masked_at(value: Any, path: str = "") -> str | None:

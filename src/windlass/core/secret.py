@@ -6,9 +6,11 @@ shown (`core.redact`). It is marked, not encrypted: who can read the store can r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar, cast, final
 
 MARK: Final = "$secret"
+MARK_IN_JSON: Final = b'"$secret"'
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -47,6 +49,13 @@ def is_marked(value: object) -> bool:
     return isinstance(value, dict) and len(cast("dict[Any, Any]", value)) == 1 and MARK in value
 
 
-def marked(value: Any) -> dict[str, Any]:
-    """The stored form of a secret."""
-    return {MARK: value}
+def revived(value: Any) -> Any:
+    """Data that was read without knowing its types, with a `Secret` for each stored form of one."""
+    if is_marked(value):
+        return Secret(value[MARK])
+    if isinstance(value, dict):
+        return {key: revived(inner) for key, inner in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        made = [revived(inner) for inner in cast("Sequence[Any]", value)]
+        return made if isinstance(value, list) else tuple(made)
+    return value

@@ -24,6 +24,7 @@ from windlass.core.errors import WrongType
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.names import near_miss
 from windlass.core.plural import agreeing, number_of
+from windlass.core.secret import MARK_IN_JSON, revived
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -140,6 +141,8 @@ class Signature:
             raise corrupt("does not hold arguments") from None
         args = self._read_positional(call.a)
         kwargs = self._read_named(call.k) if call.k else {}
+        if MARK_IN_JSON in body:
+            args, kwargs = revived(args), revived(kwargs)
         self.check(args, kwargs)
         return args, kwargs
 
