@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell, Typed
+from tests.soak.waiting import wait_for
 from windlass import App, Handle, Retry, State, Worker, current_job
 from windlass.cli.remedy import REMEDIES
 from windlass.core.durations import show_instant
-from windlass.core.ids import new_id, show_id
+from windlass.core.ids import JobId, new_id, show_id
+from windlass.engines.protocol import Engine
+from windlass.ops import view
 from windlass.ops.why import Cause
 
 
@@ -175,6 +178,38 @@ def test_a_log_is_followed_until_the_job_ends(shell: Shell) -> None:
         followed = shell("jobs", "logs", job_id, "--follow")
     assert followed.stdout.endswith("#1  it begins\n")
     assert followed.stderr == "The job is succeeded.\n"
+
+
+def test_a_log_that_is_followed_is_printed_once_though_nothing_comes_for_a_while(
+    app: App, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, go_on = threading.Event(), threading.Event()
+
+    @app.task(name="shop.slow")
+    def slow() -> None:
+        current_job().log("it begins")
+        written.set()
+        go_on.wait(30)
+        current_job().log("it ends")
+
+    looks: list[int] = []
+    look = view.log
+
+    def watched(engine: Engine, job_id: JobId, after: int = 0) -> view.LogPage:
+        page = look(engine, job_id, after)
+        looks.append(len(page.lines))
+        if looks.count(0) == 2:
+            go_on.set()
+        return page
+
+    monkeypatch.setattr("windlass.ops.view.log", watched)
+    monkeypatch.setattr("windlass.cli.jobs.LOOK_S", 0.01)
+    with Worker(app):
+        handle = slow.delay()
+        assert written.wait(10)
+        wait_for("the line is stored", lambda: look(app.engine, handle.job_id).lines)
+        out = typed("jobs", "logs", handle.id, "-f").out
+    assert [line.split("  ")[-1] for line in out.splitlines()] == ["it begins", "it ends"]
 
 
 # ── steering ────────────────────────────────────────────────────────────────────────────────────────────

@@ -121,20 +121,23 @@ def logs(job_id: str, follow: bool, name: str | None, url: str | None, as_json: 
         if as_json and not follow:
             put_json(page.lines)
             return
-        _put_log(page.lines, as_json=as_json)
+        seen = _put_log(page.lines, as_json=as_json)
         while follow and not page.ended:
             here.engine.listen(Interest(ends=frozenset({wanted})), LOOK_S)
-            page = view.log(here.engine, wanted, page.lines[-1].number if page.lines else 0)
-            _put_log(page.lines, as_json=as_json)
+            page = view.log(here.engine, wanted, seen)
+            seen = _put_log(page.lines, seen, as_json=as_json)
         if follow:
             say(f"The job is {page.state}.")
 
 
-def _put_log(lines: tuple[LineView, ...], *, as_json: bool) -> None:
+def _put_log(lines: tuple[LineView, ...], seen: int = 0, *, as_json: bool) -> int:
+    """Prints the lines; the number of the last one that was printed so far."""
     from windlass.cli.job_page import log_line
 
     for line in lines:
         put_json(line, line=True) if as_json else put(log_line(line))
+        seen = line.number
+    return seen
 
 
 def put_job(here: Store, job_id: str, *, as_json: bool) -> None:
