@@ -13,6 +13,7 @@ import pytest
 from tests.cli.conftest import Shell, Typed
 from tests.soak.waiting import wait_for
 from windlass import App, Handle, Retry, State, Worker, current_job
+from windlass.cli.bulk import Manner
 from windlass.cli.remedy import REMEDIES
 from windlass.core.durations import show_instant
 from windlass.core.ids import JobId, new_id, show_id
@@ -242,6 +243,46 @@ def test_what_a_query_finds_is_counted_and_asked_about(typed: Typed, sent: dict[
     typed("jobs", "cancel", "--state", "held", "--yes")
     typed("jobs", "delete", "-q", "mail", "--yes")
     assert ids(typed("jobs", "list")) == {sent["ready"].id, sent["scheduled"].id}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs", "cancel", "-q", "mail"),
+        ("jobs", "delete", "-q", "mail", "-s", "ready"),
+        ("jobs", "retry", "-q", "mail", "-s", "cancelled"),
+        ("dead", "retry", "--all"),
+        ("dead", "purge", "--all"),
+        ("queues", "purge", "mail"),
+    ],
+)
+def test_what_comes_while_somebody_thinks_about_the_question_is_left_alone(
+    app: App, typed: Typed, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    state = State.DEAD if words[0] == "dead" else State.CANCELLED if "cancelled" in words else State.READY
+
+    def come(n: int) -> list[Handle[Any]]:
+        sent: list[Handle[Any]] = [broken.delay() for _ in range(n)]
+        if state is State.DEAD:
+            with Worker(app):
+                assert all(one.wait(timeout=10) for one in sent)
+        elif state is State.CANCELLED:
+            for one in sent:
+                one.cancel()
+        assert {one.state for one in sent} == {state}
+        return sent
+
+    late: list[Handle[Any]] = []
+
+    def think(question: str, _manner: Manner) -> None:
+        assert "3 jobs?" in question
+        late.extend(come(5))
+
+    broken = app.task(name="shop.broken", queue="mail")(fail)
+    come(3)
+    monkeypatch.setattr("windlass.cli.bulk.ask", think)
+    assert typed.json(*words)["changed"] == 3
+    assert [one.state for one in late] == [state] * 5
 
 
 @pytest.mark.parametrize(

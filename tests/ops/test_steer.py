@@ -48,7 +48,7 @@ def test_what_a_query_finds_is_counted_and_changed_a_hundred_at_a_time(
     monkeypatch.setattr(harness.engine, "amend", watched)
     progress = Watched()
     query = Query(queue="mail")
-    assert steer.count(harness.engine, Change.CANCEL, query) == 250
+    assert steer.look(harness.engine, Change.CANCEL, query).count == 250
     steered = steer.apply(harness.engine, Change.CANCEL, query, reason="closed", progress=progress)
     assert (steered.changed, steered.refused, steered.refusals) == (250, 0, ())
     assert max(sizes) == BATCH
@@ -58,14 +58,13 @@ def test_what_a_query_finds_is_counted_and_changed_a_hundred_at_a_time(
     assert set(harness.states(ids)) == {State.CANCELLED}
     assert harness.record(ids[0]).reason == "closed"
     assert set(harness.states(others)) == {State.READY}
-    assert steer.count(harness.engine, Change.CANCEL, query) == 0
+    assert steer.look(harness.engine, Change.CANCEL, query).count == 0
 
 
 def test_any_number_of_ids_may_be_named(harness: Harness) -> None:
     ids = harness.send_many(150)
     gone = new_id()
     progress = Watched()
-    assert steer.count(harness.engine, Change.CANCEL, [*ids, gone]) == 151
     steered = steer.apply(harness.engine, Change.CANCEL, [*ids, gone], progress=progress)
     assert (steered.changed, steered.refused) == (150, 1)
     assert steered.refusals == (steer.Refused(show_id(gone), "There is no such job."),)
@@ -94,7 +93,7 @@ def test_a_query_without_a_state_means_those_that_the_change_is_for(
 ) -> None:
     ids = {state: harness.job_in(state, tags=("mine",)) for state in State}
     query = Query(tag="mine")
-    assert steer.count(harness.engine, change, query) == len(found)
+    assert steer.look(harness.engine, change, query).count == len(found)
     steered = steer.apply(harness.engine, change, query)
     assert (steered.changed, steered.refused) == (len(found), 0)
     for state, job_id in ids.items():
@@ -117,10 +116,51 @@ def test_a_lane_is_cancelled_whole_though_each_end_frees_the_next(harness: Harne
     assert set(harness.states(ids)) == {State.CANCELLED}
 
 
+def test_what_comes_or_ends_after_the_count_is_left_alone(harness: Harness) -> None:
+    queued = harness.send_many(3, queue="mail", tags=("mine",))
+    dead = [harness.job_in(State.DEAD, tags=("mine",)) for _ in range(2)]
+    every, buried = Query(tag="mine"), Query(tag="mine", state=State.DEAD)
+    found = [steer.look(harness.engine, Change.DELETE, query, now_us=harness.now_us) for query in (buried, every)]
+    waiting = steer.look_waiting(harness.engine, "mail", now_us=harness.now_us)
+    assert [one.count for one in (*found, waiting)] == [2, 5, 3]
+    harness.pass_time(1)
+    late = harness.send_many(150, queue="mail", tags=("mine",))
+    late.append(harness.job_in(State.DEAD, tags=("mine",)))
+    changed = [steer.apply(harness.engine, Change.DELETE, one).changed for one in (found[0], waiting, found[1])]
+    assert changed == [2, 3, 0]
+    assert harness.engine.fetch([*queued, *dead]) == [None] * 5
+    assert harness.states(late) == [State.READY] * 150 + [State.DEAD]
+
+
+def test_never_more_are_changed_than_were_counted(harness: Harness) -> None:
+    harness.send_many(2, queue="mail")
+    later = harness.send_many(150, queue="mail", delay_us=1_000_000)
+    found = steer.look(harness.engine, Change.DELETE, Query(state=State.READY, queue="mail"))
+    harness.pass_time(2)
+    harness.sweep_all()
+    assert set(harness.states(later)) == {State.READY}, "they were there before the count, and scheduled"
+    assert steer.apply(harness.engine, Change.DELETE, found).changed == found.count == 2
+
+
+def test_a_store_whose_clock_is_ahead_of_ours_is_counted_whole(harness: Harness) -> None:
+    harness.send_many(2, tags=("mine",))
+    harness.job_in(State.DEAD, tags=("mine",))
+    hour_ago_us = harness.now_us - 3_600_000_000
+    found = steer.look(harness.engine, Change.DELETE, Query(tag="mine"), now_us=hour_ago_us)
+    assert found.count == steer.apply(harness.engine, Change.DELETE, found).changed == 3
+
+
+def test_what_was_counted_is_not_counted_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.send_many(5, queue="mail")
+    found = steer.look(harness.engine, Change.CANCEL, Query(queue="mail"))
+    monkeypatch.delattr(type(harness.engine), "search")
+    assert steer.apply(harness.engine, Change.CANCEL, found, progress=Watched()).changed == 5
+
+
 @pytest.mark.parametrize("change", list(Change))
 def test_a_change_of_every_job_of_the_store_is_refused(harness: Harness, change: Change) -> None:
     job_id = harness.send()
-    for ask in (steer.count, steer.apply):
+    for ask in (steer.look, steer.apply):
         with pytest.raises(BadValue, match="every job of the store is never meant"):
             ask(harness.engine, change, Query(limit=7, count=True))
     assert harness.state(job_id) is State.READY
@@ -179,7 +219,7 @@ def test_a_repeat_after_a_lost_answer_is_one_job_and_one_mark(harness: Harness) 
     other = steer.resend(harness.engine, job_id, args=[3]).id
     seen = view.job(harness.engine, job_id, now_us=harness.now_us)
     assert seen.retried_by == (show_id(new), show_id(other))
-    assert steer.count(harness.engine, Change.CANCEL, Query(queue=seen.queue)) == 2
+    assert steer.look(harness.engine, Change.CANCEL, Query(queue=seen.queue)).count == 2
 
 
 def test_the_mark_goes_with_the_time_of_a_dead_record(harness: Harness) -> None:
@@ -218,7 +258,7 @@ def test_a_mask_is_never_stored_in_place_of_a_secret(harness: Harness, edit: dic
     job_id = dead_job(harness, queue="q")
     with pytest.raises(BadValue, match=rf"`{where}` is still masked"):
         steer.resend(harness.engine, job_id, **edit)
-    assert steer.count(harness.engine, Change.CANCEL, Query(queue="q")) == 0
+    assert steer.look(harness.engine, Change.CANCEL, Query(queue="q")).count == 0
 
 
 def test_arguments_that_cannot_be_read_can_be_replaced_only_by_a_new_send(harness: Harness) -> None:

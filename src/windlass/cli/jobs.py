@@ -278,10 +278,11 @@ def change_query(
     """Changes all that the query finds and that the change is for."""
     from windlass.ops import steer
 
+    found = steer.look(here.engine, change, which)
     change_found(
         deed,
-        steer.count(here.engine, change, which),
-        lambda progress: steer.apply(here.engine, change, which, reason=reason, progress=progress),
+        found.count,
+        lambda progress: steer.apply(here.engine, change, found, reason=reason, progress=progress),
         manner,
         none=f"No job matches.{misspelt(here, which)}",
         narrow=is_narrow(which),

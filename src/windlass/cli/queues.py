@@ -138,17 +138,17 @@ What runs and what has ended stays. It is exit code 1 if nothing waits."""
 @store_options
 def purge(queue: str, name: str | None, url: str | None, as_json: bool, yes: bool, dry_run: bool) -> None:
     """Delete every job of the queue that waits: ready, scheduled or held."""
-    from windlass.core.job import WAITING
     from windlass.core.names import check_name
     from windlass.engines.protocol import Change, Query
     from windlass.ops import steer
 
     check_name("queue", queue)
     with store(name, url) as here:
+        found = steer.look_waiting(here.engine, queue)
         change_found(
             Deed("Delete", "deleted"),
-            sum(steer.count(here.engine, Change.DELETE, Query(queue=queue, state=state)) for state in WAITING),
-            lambda progress: steer.purge(here.engine, queue, progress=progress),
+            found.count,
+            lambda progress: steer.apply(here.engine, Change.DELETE, found, progress=progress),
             Manner(yes, dry_run, as_json),
             none=f"Nothing waits in the queue {queue}.{misspelt(here, Query(queue=queue))}",
         )

@@ -1,7 +1,10 @@
 """Changes by people: to the jobs named or to all that a query finds, in steps that hold nobody up.
 
-    total = steer.count(engine, Change.CANCEL, query)          ask first
-    steered = steer.apply(engine, Change.CANCEL, query, progress=show)   then a hundred at a time
+    found = steer.look(engine, Change.CANCEL, query)                     ask first: found.count
+    steered = steer.apply(engine, Change.CANCEL, found, progress=show)   then a hundred at a time
+
+What was counted is what is changed: a job that comes, or ends, while somebody still thinks about the question is not
+among them, and never are more changed than were counted.
 
 A step changes at most a hundred jobs. Whoever stops between two steps has changed the jobs so far, and may begin again:
 what has been changed is not found any more, or says that there is nothing to do.
@@ -14,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.core.clock import SystemClock
 from windlass.core.codec import encode_arguments
 from windlass.core.errors import BadValue
 from windlass.core.gates import OPEN, Gate, read_gate
@@ -29,11 +33,12 @@ from windlass.ops.facts import mark_retried
 from windlass.ops.lookup import find, record_of
 from windlass.ops.view import arguments
 
-Which = Sequence[JobId] | Query
 Progress = Callable[[int, int], None]
 """Called after each step: how many jobs were gone through, of how many that were counted at first."""
 
 REFUSALS_KEPT: Final = 100
+
+_clock = SystemClock()
 
 # Held before scheduled before ready: what a step frees is met in the states that follow.
 _LIVE: Final = (State.HELD, State.SCHEDULED, State.READY, State.RUNNING)
@@ -61,12 +66,22 @@ class Steered(msgspec.Struct, frozen=True, kw_only=True):
     refusals: tuple[Refused, ...]
 
 
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query found at one moment: how many, and the queries that find nothing that came or ended later."""
+
+    queries: tuple[Query, ...]
+    count: int
+
+
+Which = Sequence[JobId] | Query | Found
+
+
 # ── many jobs ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def count(engine: Engine, change: Change, which: Which) -> int:
-    """How many jobs the change would be tried on."""
-    return _count(engine, _queries(change, which)) if isinstance(which, Query) else len(which)
+def look(engine: Engine, change: Change, which: Query, *, now_us: int | None = None) -> Found:
+    """Those that the change would be tried on, as it is now; a query without a state means those that it is for."""
+    return _found(engine, _queries(change, which), now_us)
 
 
 def apply(
@@ -77,27 +92,29 @@ def apply(
     reason: str | None = None,
     progress: Progress | None = None,
 ) -> Steered:
-    """Changes them, a hundred at a time; a query without a state means those that the change is for."""
+    """Changes them, a hundred at a time: the jobs named, what was found, or what a query finds now."""
     if isinstance(which, Query):
-        return _apply_all(engine, Amendment(change=change, reason=reason), _queries(change, which), progress)
+        which = look(engine, change, which)
+    if isinstance(which, Found):
+        return _gathered(_steps(engine, Amendment(change=change, reason=reason), which), which.count, progress)
     batches = (tuple(which[start : start + BATCH]) for start in range(0, len(which), BATCH))
     steps = (engine.amend(Amendment(change=change, ids=ids, reason=reason)) for ids in batches)
     return _gathered(steps, len(which), progress)
 
 
-def _apply_all(engine: Engine, change: Amendment, queries: list[Query], progress: Progress | None) -> Steered:
-    total = 0 if progress is None else _count(engine, queries)
-    steps = (amended for query in queries for amended in _steps(engine, change, query))
-    return _gathered(steps, total, progress)
-
-
-def _steps(engine: Engine, change: Amendment, query: Query) -> Iterator[Amended]:
-    while True:
-        amended = engine.amend(msgspec.structs.replace(change, query=query))
-        yield amended
-        if amended.cursor is None:
-            return
-        query = msgspec.structs.replace(query, cursor=amended.cursor)
+def _steps(engine: Engine, change: Amendment, found: Found) -> Iterator[Amended]:
+    """The steps, until all were met or as many as were counted: a job may have moved into a state that is changed."""
+    left = found.count
+    for query in found.queries:
+        cursor: str | None = None
+        while left > 0:
+            step = msgspec.structs.replace(query, limit=min(BATCH, left), cursor=cursor)
+            amended = engine.amend(msgspec.structs.replace(change, query=step))
+            left -= len(amended.changed) + len(amended.refused)
+            cursor = amended.cursor
+            yield amended
+            if cursor is None:
+                break
 
 
 def _gathered(steps: Iterable[Amended], total: int, progress: Progress | None) -> Steered:
@@ -121,6 +138,20 @@ def _queries(change: Change, which: Query) -> list[Query]:
     if query.state is not None:
         return [query]
     return [msgspec.structs.replace(query, state=state) for state in _STATES[change]]
+
+
+def _found(engine: Engine, queries: Sequence[Query], now_us: int | None) -> Found:
+    moment_us = _moment_us(engine, queries, _clock.now_us() if now_us is None else now_us)
+    until_us = [moment_us if one.until_us is None else min(moment_us, one.until_us) for one in queries]
+    bounded = [msgspec.structs.replace(one, until_us=end_us) for one, end_us in zip(queries, until_us, strict=True)]
+    return Found(queries=tuple(bounded), count=_count(engine, bounded))
+
+
+def _moment_us(engine: Engine, queries: Iterable[Query], now_us: int) -> int:
+    """Just after now, and after the newest that is there: the clock of the store may be ahead of ours."""
+    ended = [msgspec.structs.replace(one, limit=1) for one in queries if one.state in ENDED]
+    newest = [record_of(job) for one in (Query(limit=1), *ended) for job in engine.search(one).jobs]
+    return 1 + max(now_us, *(one.ended_us or one.created_us for one in newest), 0)
 
 
 def _count(engine: Engine, queries: Iterable[Query]) -> int:
@@ -232,8 +263,12 @@ def _turn(engine: Engine, queue: str, *, paused: bool) -> bool:
     return change_fact(engine, f"queue/{check_name('queue', queue)}", turned)
 
 
+def look_waiting(engine: Engine, queue: str, *, now_us: int | None = None) -> Found:
+    """Every job of the queue that waits now; what runs and what has ended is not among them."""
+    check_name("queue", queue)
+    return _found(engine, [Query(queue=queue, state=state) for state in _LIVE if state in WAITING], now_us)
+
+
 def purge(engine: Engine, queue: str, *, progress: Progress | None = None) -> Steered:
     """Deletes every job of the queue that waits; what runs and what has ended stays."""
-    check_name("queue", queue)
-    waiting = [Query(queue=queue, state=state, limit=BATCH) for state in _LIVE if state in WAITING]
-    return _apply_all(engine, Amendment(change=Change.DELETE), waiting, progress)
+    return apply(engine, Change.DELETE, look_waiting(engine, queue), progress=progress)
