@@ -6,7 +6,7 @@ import json
 import platform
 import re
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -17,7 +17,8 @@ from windlass.cli.bulk import Manner
 from windlass.cli.remedy import REMEDIES
 from windlass.core.durations import show_instant
 from windlass.core.ids import JobId, new_id, show_id
-from windlass.engines.protocol import Engine
+from windlass.engines.protocol import Engine, TallyQuery
+from windlass.engines.sqlite import SqliteEngine
 from windlass.ops import view
 from windlass.ops.why import Cause
 
@@ -243,6 +244,18 @@ def test_what_a_query_finds_is_counted_and_asked_about(typed: Typed, sent: dict[
     typed("jobs", "cancel", "--state", "held", "--yes")
     typed("jobs", "delete", "-q", "mail", "--yes")
     assert ids(typed("jobs", "list")) == {sent["ready"].id, sent["scheduled"].id}
+
+
+@pytest.mark.parametrize("words", [("jobs", "cancel", "-q", "default"), ("queues", "purge", "default")])
+def test_names_are_looked_up_only_where_nothing_was_found(
+    typed: Typed, sent: dict[str, Handle[Any]], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    def tally(engine: Engine, query: TallyQuery) -> NoReturn:
+        raise AssertionError((engine, query))
+
+    assert sent["ready"].state is State.READY
+    monkeypatch.setattr(SqliteEngine, "tally", tally)
+    assert typed.json(*words, "--yes")["changed"] == 2
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,13 @@ def change_named(deed: Deed, count: int, act: Callable[[], Steered], manner: Man
 
 
 def change_found(
-    deed: Deed, count: int, act: Callable[[Progress | None], Steered], manner: Manner, *, none: str, narrow: bool = True
+    deed: Deed,
+    count: int,
+    act: Callable[[Progress | None], Steered],
+    manner: Manner,
+    *,
+    none: Callable[[], str],
+    narrow: bool = True,
 ) -> None:
     """Changes what a query finds. `none` is said where there is nothing; `narrow`: that is a failure."""
     if manner.dry_run:
@@ -68,7 +74,7 @@ def change_found(
     if not count:
         if manner.as_json:
             put_json({"changed": 0, "refused": 0, "refusals": []})
-        say(none)
+        say(none())
         end(1 if narrow else 0)
     ask(f"{deed.verb} {number_of(count)}?", manner)
     with _bar(deed, count) as progress:

@@ -284,6 +284,6 @@ def change_query(
         found.count,
         lambda progress: steer.apply(here.engine, change, found, reason=reason, progress=progress),
         manner,
-        none=f"No job matches.{misspelt(here, which)}",
+        none=lambda: f"No job matches.{misspelt(here, which)}",
         narrow=is_narrow(which),
     )

@@ -150,7 +150,7 @@ def purge(queue: str, name: str | None, url: str | None, as_json: bool, yes: boo
             found.count,
             lambda progress: steer.apply(here.engine, Change.DELETE, found, progress=progress),
             Manner(yes, dry_run, as_json),
-            none=f"Nothing waits in the queue {queue}.{misspelt(here, Query(queue=queue))}",
+            none=lambda: f"Nothing waits in the queue {queue}.{misspelt(here, Query(queue=queue))}",
         )
 
 
