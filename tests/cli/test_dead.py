@@ -137,7 +137,11 @@ def test_the_dead_are_purged(typed: Typed, died: dict[str, list[Handle[Any]]]) -
         (("retry",), 2, "Which dead jobs? Give their ids"),
         (("retry", "--all", "--queue", "mail"), 2, "Which dead jobs?"),
         (("retry", show_id(new_id())), 1, "There is no job"),
-        (("retry", "--args", "[1]"), 2, "Give one id."),
+        (("retry", "--args", "[1]"), 2, "Give one id"),
+        (("retry", show_id(new_id()), "--edit", "a=1", "--all"), 2, "Give one id, and no option that finds jobs."),
+        (("retry", show_id(new_id()), "--args", "[1]", "-q", "mail"), 2, "no option that finds jobs."),
+        (("retry", show_id(new_id()), "--args", "[1]", "--dry-run"), 1, "There is no job"),
+        (("purge", show_id(new_id()), "--dry-run"), 1, "There is no job"),
         (("retry", show_id(new_id()), "--args", "{}"), 2, "It must be a JSON array."),
         (("retry", show_id(new_id()), "--kwargs", "{"), 2, "It is not JSON"),
         (("retry", show_id(new_id()), "--edit", "a=1"), 1, "There is no job"),
@@ -155,7 +159,9 @@ def test_what_is_not_dead_is_left_alone(app: App, typed: Typed, died: dict[str, 
     waiting = app.send("shop.charge", 1, token="t")
     for words in (("purge", waiting.id), ("retry", died["charge"][0].id, waiting.id)):
         assert f"The job {waiting.id} is ready, not dead." in typed.refused("dead", *words, code=2)
-    assert "is ready." in typed.refused("dead", "retry", waiting.id, "--args", "[1]", code=2)
+    for manner in ((), ("--dry-run",)):
+        assert "is ready." in typed.refused("dead", "retry", waiting.id, "--args", "[1]", *manner, code=2)
+        assert "is ready." in typed.refused("dead", "retry", waiting.id, "--edit", "0=1", *manner, code=2)
     assert died["charge"][0].state is State.DEAD
     none = "An edit names no argument"
     for edit, said in (

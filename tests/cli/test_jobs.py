@@ -230,6 +230,21 @@ def test_named_jobs_are_changed_without_asking(typed: Typed, sent: dict[str, Han
     assert "There is no job" in typed.refused("jobs", "show", sent["dead"].id, code=1)
 
 
+def test_a_dry_run_looks_at_the_jobs_named_and_ends_as_the_change_would(
+    typed: Typed, sent: dict[str, Handle[Any]]
+) -> None:
+    gone = show_id(new_id())
+    delete = ("jobs", "delete", sent["ready"].id, gone)
+    done = typed(*delete, "--dry-run", code=1)
+    assert done.out == "1 job would be deleted, 1 left as is.\n"
+    assert done.err == f"{gone}: There is no such job.\n"
+    refusals = [{"id": gone, "why": "There is no such job."}]
+    assert typed.json(*delete, "--dry-run", code=1) == {"would_change": 1, "refused": 1, "refusals": refusals}
+    assert typed("jobs", "delete", sent["ready"].id, "-n").out == "1 job would be deleted.\n"
+    assert sent["ready"].state is State.READY
+    assert typed.json(*delete, code=1) == {"changed": 1, "refused": 1, "refusals": refusals}
+
+
 def test_what_a_query_finds_is_counted_and_asked_about(typed: Typed, sent: dict[str, Handle[Any]]) -> None:
     query = ("jobs", "cancel", "--tag", "sums")
     assert "Cancel 2 jobs? Nobody is there to answer: say --yes" in typed.refused(*query, code=2)

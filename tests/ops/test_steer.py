@@ -72,6 +72,16 @@ def test_any_number_of_ids_may_be_named(harness: Harness) -> None:
     assert steer.apply(harness.engine, Change.CANCEL, []) == steer.Steered(changed=0, refused=0, refusals=())
 
 
+@pytest.mark.parametrize("change", list(Change))
+def test_what_would_become_of_named_jobs_is_what_becomes_of_them(harness: Harness, change: Change) -> None:
+    ids = [harness.job_in(state) for state in State] + [new_id()] * BATCH
+    before = harness.engine.fetch(ids)
+    judged = steer.judge(harness.engine, change, ids)
+    assert harness.engine.fetch(ids) == before
+    assert judged == steer.apply(harness.engine, change, ids)
+    assert judged.changed + judged.refused == len(ids)
+
+
 def test_refusals_are_counted_and_only_the_first_are_kept(harness: Harness) -> None:
     ids = harness.send_many(120)
     steered = steer.apply(harness.engine, Change.RETRY, ids)

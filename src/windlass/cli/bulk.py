@@ -47,13 +47,15 @@ def bulk_options(function: F) -> F:
     return yes_option(dry_run_option(function))
 
 
-def change_named(deed: Deed, count: int, act: Callable[[], Steered], manner: Manner) -> None:
-    """Changes the jobs that were named by their ids."""
+def change_named(deed: Deed, judge: Callable[[], Steered], act: Callable[[], Steered], manner: Manner) -> None:
+    """Changes the jobs that were named by their ids; a dry run judges them, and ends as the change would."""
     if manner.dry_run:
-        _tell_dry_run(deed, count, manner)
-        return
-    steered = act()
-    _tell(deed, steered, manner)
+        steered = judge()
+        _tell_refusals(steered, manner)
+        _tell_dry_run(deed, steered.changed, manner, steered)
+    else:
+        steered = act()
+        _tell(deed, steered, manner)
     if steered.refused:
         end(1)
 
@@ -129,20 +131,30 @@ def _bar(deed: Deed, count: int) -> Generator[Progress | None]:
         raise
 
 
-def _tell_dry_run(deed: Deed, count: int, manner: Manner) -> None:
+def _tell_dry_run(deed: Deed, count: int, manner: Manner, judged: Steered | None = None) -> None:
     if manner.as_json:
-        put_json({"would_change": count})
+        left = {} if judged is None else {"refused": judged.refused, "refusals": judged.refusals}
+        put_json({"would_change": count, **left})
     else:
-        put(f"{number_of(count)} would be {deed.done}.")
+        put(f"{number_of(count)} would be {deed.done}{_left(judged)}.")
 
 
 def _tell(deed: Deed, steered: Steered, manner: Manner) -> None:
     if manner.as_json:
         put_json(steered)
         return
+    _tell_refusals(steered, manner)
+    say(f"{number_of(steered.changed)} {deed.done}{_left(steered)}.")
+
+
+def _tell_refusals(steered: Steered, manner: Manner) -> None:
+    if manner.as_json:
+        return
     for refused in steered.refusals[:SHOWN]:
         say(f"{refused.id}: {refused.why}")
     if steered.refused > SHOWN:
         say(f"… and {steered.refused - SHOWN:,} more like these.")
-    left = f", {steered.refused:,} left as is" if steered.refused else ""
-    say(f"{number_of(steered.changed)} {deed.done}{left}.")
+
+
+def _left(steered: Steered | None) -> str:
+    return f", {steered.refused:,} left as is" if steered is not None and steered.refused else ""

@@ -145,9 +145,9 @@ def retry(ids: tuple[str, ...], every: bool, edit: tuple[str, ...], args: Any, k
     if not has_edits(edit, args, kwargs):
         _change(Change.RETRY, deed, ids, every, asked)
         return
-    if len(ids) != 1:
-        raise click.UsageError("Other arguments are for one job. Give one id.")
     manner, name, url = _manner(asked)
+    if len(ids) != 1 or every or any(asked.values()):
+        raise click.UsageError("Other arguments are for one job. Give one id, and no option that finds jobs.")
     (job_id,) = job_ids(ids)
     with store(name, url) as here:
         _resend(here, job_id, edited(here, job_id, edit, args, kwargs), manner)
@@ -208,11 +208,12 @@ def _resend(here: Store, job_id: JobId, arguments: dict[str, Any], manner: Manne
     from windlass.core.ids import show_id
     from windlass.ops import steer
 
+    arguments |= {"secret_names": here.settings.secret_names, "limits": here.settings.limits}
     if manner.dry_run:
+        steer.remake(here.engine, job_id, **arguments)
         put_json({"would_change": 1}) if manner.as_json else put("1 job would be sent in its place.")
         return
-    settings = here.settings
-    receipt = steer.resend(here.engine, job_id, secret_names=settings.secret_names, limits=settings.limits, **arguments)
+    receipt = steer.resend(here.engine, job_id, **arguments)
     sent = receipt.duplicate_of in {None, receipt.id}
     if manner.as_json:
         put_json({"id": show_id(receipt.id) if sent else None, "duplicate_of": _shown(receipt.duplicate_of)})

@@ -269,7 +269,12 @@ def change_ids(
     """Changes the jobs named."""
     from windlass.ops import steer
 
-    change_named(deed, len(named), lambda: steer.apply(here.engine, change, named, reason=reason), manner)
+    change_named(
+        deed,
+        lambda: steer.judge(here.engine, change, named),
+        lambda: steer.apply(here.engine, change, named, reason=reason),
+        manner,
+    )
 
 
 def change_query(

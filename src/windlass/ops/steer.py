@@ -27,7 +27,7 @@ from windlass.core.lifecycle import Event, allowed
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.names import check_name
 from windlass.core.redact import SECRET_NAMES, masked_at, unmask
-from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine, Hint, Query, Receipt
+from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine, Hint, Query, Receipt, Refusal
 from windlass.ops.facts import change as change_fact
 from windlass.ops.facts import mark_retried
 from windlass.ops.lookup import find, record_of
@@ -130,6 +130,37 @@ def _gathered(steps: Iterable[Amended], total: int, progress: Progress | None) -
     return Steered(changed=changed, refused=refused, refusals=tuple(refusals))
 
 
+def judge(engine: Engine, change: Change, ids: Sequence[JobId]) -> Steered:
+    """What `apply` would do to the jobs named, as far as their states tell. Nothing is changed."""
+    return _gathered(_judged(engine, change, ids), len(ids), None)
+
+
+def _judged(engine: Engine, change: Change, ids: Sequence[JobId]) -> Iterator[Amended]:
+    for start in range(0, len(ids), BATCH):
+        batch = ids[start : start + BATCH]
+        whys = [_why_not(job, change) for job in engine.fetch(batch, frozenset())]
+        refused = (Refusal(id=job_id, why=why) for job_id, why in zip(batch, whys, strict=True) if why is not None)
+        changed = (job_id for job_id, why in zip(batch, whys, strict=True) if why is None)
+        yield Amended(changed=tuple(changed), refused=tuple(refused))
+
+
+def _why_not(job: Job | None, change: Change) -> str | None:
+    """Why the change would leave the job as it is, in the words of the engines."""
+    if job is None:
+        return "There is no such job."
+    state = record_of(job).state
+    match change:
+        case Change.CANCEL:
+            return None if allowed(state, Event.CANCEL) else f"It has ended already: {state}."
+        case Change.RETRY:
+            why = f"It is {state}; only dead, cancelled and expired jobs are retried by hand."
+            return None if allowed(state, Event.RETRY) else why
+        case Change.RUN_NOW:
+            return None if allowed(state, Event.RUN_NOW) else f"It is {state}, not scheduled."
+        case Change.DELETE:
+            return "It is running; cancel it first." if state is State.RUNNING else None
+
+
 def _queries(change: Change, which: Query) -> list[Query]:
     """The query for each state that the change is for, so that each is found by its index."""
     query = msgspec.structs.replace(which, limit=BATCH, cursor=None, count=False)
@@ -185,6 +216,24 @@ def resend(
     What is not given stays as it was, and so does a secret whose mask was left standing. With `as_id`, a repeat after a
     lost answer is one job. The new one runs at once: delay, expiry, parents and flow are not those of the old.
     """
+    request = remake(engine, job_id, args=args, kwargs=kwargs, as_id=as_id, secret_names=secret_names, limits=limits)
+    (receipt,) = engine.insert([Job(request=request)])
+    if receipt.duplicate_of in {None, request.id}:
+        mark_retried(engine, job_id, request.id, limits)
+    return receipt
+
+
+def remake(
+    engine: Engine,
+    job_id: JobId,
+    *,
+    args: Sequence[Any] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    as_id: JobId | None = None,
+    secret_names: Iterable[str] = SECRET_NAMES,
+    limits: Limits = DEFAULT,
+) -> Request:
+    """What `resend` would send; raises where it would refuse. Nothing is sent."""
     old = find(engine, job_id)
     state = record_of(old).state
     if not allowed(state, Event.RETRY):
@@ -195,11 +244,7 @@ def resend(
     payload = old.request.payload
     if args is not None or kwargs is not None:
         payload = _edited(old, args, kwargs, tuple(secret_names), limits)
-    request = _anew(old.request, as_id or new_id(), payload)
-    (receipt,) = engine.insert([Job(request=request)])
-    if receipt.duplicate_of in {None, request.id}:
-        mark_retried(engine, job_id, request.id, limits)
-    return receipt
+    return _anew(old.request, as_id or new_id(), payload)
 
 
 def _anew(old: Request, job_id: JobId, payload: bytes) -> Request:
