@@ -9,6 +9,8 @@ import pytest
 from tests.cli.conftest import Shell, Typed
 from windlass import App, Handle, State, Worker
 from windlass.core.ids import new_id, show_id
+from windlass.engines.protocol import Amended, Amendment, Change
+from windlass.engines.sqlite import SqliteEngine
 from windlass.ops import view
 
 
@@ -129,6 +131,22 @@ def test_the_dead_are_purged(typed: Typed, died: dict[str, list[Handle[Any]]]) -
     assert [row["tasks"] for row in typed("dead", "list").rows] == ["shop.crawl"]
     typed("dead", "purge", "--all", "--yes")
     assert typed("dead", "list").err == "No dead job.\n"
+
+
+def test_a_dead_job_that_somebody_retries_meanwhile_is_not_purged(
+    app: App, typed: Typed, died: dict[str, list[Handle[Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (crawl,) = died["crawl"]
+    amend = SqliteEngine.amend
+
+    def late(engine: SqliteEngine, amendment: Amendment) -> Amended:
+        if crawl.state is State.DEAD:
+            amend(app.engine, Amendment(change=Change.RETRY, ids=(crawl.job_id,)))  # pyright: ignore[reportArgumentType]
+        return amend(engine, amendment)
+
+    monkeypatch.setattr(SqliteEngine, "amend", late)
+    assert f"{crawl.id}: It is not dead any more." in typed.refused("dead", "purge", crawl.id, code=1)
+    assert crawl.state is State.READY
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,40 @@ def test_a_change_of_every_job_of_the_store_is_refused(harness: Harness, change:
     assert harness.state(job_id) is State.READY
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_of_named_jobs_only_the_dead_are_buried(harness: Harness, alone: bool) -> None:
+    dead = [harness.job_in(State.DEAD, queue="mail") for _ in range(120)]
+    named, others = (dead, []) if alone else (dead[:110], dead[110:])
+    living = [harness.job_in(state) for state in State if state is not State.DEAD]
+    steered = steer.bury(harness.engine, [*named, *living, new_id()])
+    assert (steered.changed, steered.refused) == (len(named), len(living) + 1)
+    assert harness.engine.fetch(named) == [None] * len(named)
+    assert set(harness.states(others)) <= {State.DEAD}
+    assert all(harness.engine.fetch(living))
+    assert {one.why for one in steered.refusals} >= {"There is no such job.", "It is ready, not dead."}
+
+
+def test_a_dead_job_that_somebody_retries_meanwhile_is_not_deleted(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retried, dead = harness.job_in(State.DEAD, queue="mail"), harness.job_in(State.DEAD, queue="mail")
+    amend = harness.engine.amend
+
+    def late(amendment: Amendment) -> Amended:
+        if harness.state(retried) is State.DEAD:
+            amend(Amendment(change=Change.RETRY, ids=(retried,)))
+        return amend(amendment)
+
+    monkeypatch.setattr(harness.engine, "amend", late)
+    steered = steer.bury(harness.engine, [retried, dead])
+    assert (steered.changed, steered.refusals) == (
+        1,
+        (steer.Refused(show_id(retried), "It is not dead any more."),),
+    )
+    assert harness.state(retried) is State.READY
+    assert harness.engine.fetch([dead]) == [None]
+
+
 # ── one job, once more ──────────────────────────────────────────────────────────────────────────────────
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli import jobs
-from windlass.cli.bulk import Deed, Manner, bulk_options, end
+from windlass.cli.bulk import Deed, Manner, bulk_options, change_named, end
 from windlass.cli.editing import edited, edits, has_edits
 from windlass.cli.jobs import change_ids, change_query, gather, put_job
 from windlass.cli.main import Lazy
@@ -181,9 +181,19 @@ def _change(change: Change, deed: Deed, ids: tuple[str, ...], every: bool, asked
     with store(name, url) as here:
         if named:
             _refuse_the_living(here, named)
-            change_ids(here, change, deed, named, manner)
+            _change_named(here, change, deed, named, manner)
         else:
             change_query(here, change, deed, query(here, state="dead", **asked), manner)
+
+
+def _change_named(here: Store, change: Change, deed: Deed, named: list[JobId], manner: Manner) -> None:
+    from windlass.engines.protocol import Change
+    from windlass.ops import steer
+
+    if change is not Change.DELETE:  # of what is not dead any more a retry takes nothing away
+        change_ids(here, change, deed, named, manner)
+        return
+    change_named(deed, lambda: steer.judge(here.engine, change, named), lambda: steer.bury(here.engine, named), manner)
 
 
 def _manner(asked: dict[str, Any]) -> tuple[Manner, str | None, str | None]:

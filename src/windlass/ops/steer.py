@@ -27,7 +27,7 @@ from windlass.core.lifecycle import Event, allowed
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.names import check_name
 from windlass.core.redact import SECRET_NAMES, masked_at, unmask
-from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine, Hint, Query, Receipt, Refusal
+from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine, Hint, Page, Query, Receipt, Refusal
 from windlass.ops.facts import change as change_fact
 from windlass.ops.facts import mark_retried
 from windlass.ops.lookup import find, record_of
@@ -97,9 +97,15 @@ def apply(
         which = look(engine, change, which)
     if isinstance(which, Found):
         return _gathered(_steps(engine, Amendment(change=change, reason=reason), which), which.count, progress)
-    batches = (tuple(which[start : start + BATCH]) for start in range(0, len(which), BATCH))
-    steps = (engine.amend(Amendment(change=change, ids=ids, reason=reason)) for ids in batches)
-    return _gathered(steps, len(which), progress)
+    return _gathered(_named_steps(engine, Amendment(change=change, reason=reason), which), len(which), progress)
+
+
+def _named_steps(engine: Engine, change: Amendment, ids: Sequence[JobId]) -> Iterator[Amended]:
+    return (engine.amend(msgspec.structs.replace(change, ids=batch)) for batch in _batches(ids))
+
+
+def _batches(ids: Sequence[JobId]) -> Iterator[tuple[JobId, ...]]:
+    return (tuple(ids[start : start + BATCH]) for start in range(0, len(ids), BATCH))
 
 
 def _steps(engine: Engine, change: Amendment, found: Found) -> Iterator[Amended]:
@@ -130,14 +136,57 @@ def _gathered(steps: Iterable[Amended], total: int, progress: Progress | None) -
     return Steered(changed=changed, refused=refused, refusals=tuple(refusals))
 
 
+def bury(engine: Engine, ids: Sequence[JobId]) -> Steered:
+    """Deletes those of the jobs named that are dead: one that somebody retries at this moment stays.
+
+    A change by id asks for no state, one by query does. So each is looked for by its queue, its task and the
+    microsecond of its end, which no other job can come to have any more. Only where others of that task, which are not
+    named, died in the very same microsecond, as those that are settled together, it is deleted by its id, right after a
+    look at it.
+    """
+    return _gathered(_buried(engine, ids), len(ids), None)
+
+
+def _buried(engine: Engine, ids: Sequence[JobId]) -> Iterator[Amended]:
+    graves: dict[Query, list[JobId]] = {}
+    for batch in _batches(ids):
+        for job_id, job in zip(batch, engine.fetch(batch, frozenset()), strict=True):
+            if job is None or record_of(job).state is not State.DEAD:
+                why = "There is no such job." if job is None else f"It is {record_of(job).state}, not dead."
+                yield Amended(refused=(Refusal(id=job_id, why=why),))
+            else:
+                graves.setdefault(_grave(job), []).append(job_id)
+    for grave, named in graves.items():
+        yield from _emptied(engine, grave, named)
+
+
+def _grave(job: Job) -> Query:
+    """Finds the job as long as it is dead of this very end."""
+    record = record_of(job)
+    ended_us = record.ended_us or 0
+    return Query(state=State.DEAD, queue=record.queue, task=job.request.task, since_us=ended_us, until_us=ended_us + 1)
+
+
+def _emptied(engine: Engine, grave: Query, named: list[JobId]) -> Iterator[Amended]:
+    there = {job.id for page in _pages(engine, grave) for job in page.jobs}
+    delete, gone = Amendment(change=Change.DELETE), set(named)
+    if there <= gone:
+        steps = _steps(engine, delete, Found(queries=(grave,), count=len(named)))
+    else:
+        steps = _named_steps(engine, delete, [one for one in named if one in there])
+    for amended in steps:
+        gone -= {*amended.changed, *(one.id for one in amended.refused)}
+        yield amended
+    yield Amended(refused=tuple(Refusal(id=one, why="It is not dead any more.") for one in named if one in gone))
+
+
 def judge(engine: Engine, change: Change, ids: Sequence[JobId]) -> Steered:
     """What `apply` would do to the jobs named, as far as their states tell. Nothing is changed."""
     return _gathered(_judged(engine, change, ids), len(ids), None)
 
 
 def _judged(engine: Engine, change: Change, ids: Sequence[JobId]) -> Iterator[Amended]:
-    for start in range(0, len(ids), BATCH):
-        batch = ids[start : start + BATCH]
+    for batch in _batches(ids):
         whys = [_why_not(job, change) for job in engine.fetch(batch, frozenset())]
         refused = (Refusal(id=job_id, why=why) for job_id, why in zip(batch, whys, strict=True) if why is not None)
         changed = (job_id for job_id, why in zip(batch, whys, strict=True) if why is None)
@@ -186,16 +235,17 @@ def _moment_us(engine: Engine, queries: Iterable[Query], now_us: int) -> int:
 
 
 def _count(engine: Engine, queries: Iterable[Query]) -> int:
-    counted = 0
-    for query in queries:
-        query = msgspec.structs.replace(query, count=True)
-        while True:
-            page = engine.search(query)
-            counted += page.count
-            if page.cursor is None:
-                break
-            query = msgspec.structs.replace(query, cursor=page.cursor)
-    return counted
+    counts = (msgspec.structs.replace(query, count=True) for query in queries)
+    return sum(page.count for query in counts for page in _pages(engine, query))
+
+
+def _pages(engine: Engine, query: Query) -> Iterator[Page]:
+    while True:
+        page = engine.search(query)
+        yield page
+        if page.cursor is None:
+            return
+        query = msgspec.structs.replace(query, cursor=page.cursor)
 
 
 # ── one job, once more ──────────────────────────────────────────────────────────────────────────────────
