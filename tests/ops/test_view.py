@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -12,8 +13,10 @@ from windlass.core.codec import encode_arguments, encode_result
 from windlass.core.errors import JobDead, JobNotFound
 from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import Edge, Failure, Outcome, State, Unique
-from windlass.engines.protocol import Change, Query, Settlement
+from windlass.engines.protocol import Change, Page, Query, Settlement
 from windlass.ops import attempts, view
+from windlass.ops.watch import DeadWatch
+from windlass.testing.clock import FakeClock
 from windlass.testing.conformance import Harness
 
 URL = "redis://ann:hunter2@db.example/0"
@@ -193,7 +196,7 @@ def test_attempts_are_told_apart_after_a_retry_by_hand(harness: Harness) -> None
 def test_an_error_was_first_seen_when_one_of_its_dead_first_had_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "BATCH", 2)
+    monkeypatch.setattr(attempts, "STEP", 2)
     start_us = harness.now_us
     down, other = Failure(type="Down", fingerprint="a"), Failure(type="KeyError", fingerprint="b")
     ids = [harness.send(queue=f"q{number}") for number in range(5)]
@@ -224,6 +227,61 @@ def test_groups_look_no_further_than_their_bound_and_say_so(harness: Harness, mo
         die(harness, Failure(type="Down", fingerprint="a"), queue="q")
     seen = view.error_groups(harness.engine, most=3)
     assert (seen.looked_at, seen.more, seen.groups[0].count) == (4, True, 4)
+
+
+def die_together(harness: Harness, n: int, failure: Failure) -> None:
+    harness.send_many(n, queue="q")
+    for claim in harness.claim_all(harness.hand(), queues=("q",)):
+        harness.finish(claim, Outcome.FAILED, failure=failure)
+
+
+def test_groups_do_not_hold_the_errors_of_all_their_jobs(harness: Harness) -> None:
+    long, n = 60_000, 600
+    die_together(harness, n, Failure(type="Down", message="x" * long, fingerprint="a"))
+    tracemalloc.start()
+    try:
+        (group,) = view.error_groups(harness.engine).groups
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert group.count == n
+    assert peak < n * long / 2
+    assert group.error == f"Down: {'x' * 994}…"
+
+
+def test_a_secret_is_masked_before_a_long_error_is_cut(harness: Harness) -> None:
+    die(harness, Failure(type="Down", message=f"{'x' * 975} redis://ann:hunter2@db.example/0", fingerprint="a"))
+    (group,) = view.error_groups(harness.engine).groups
+    assert "hun" not in group.error
+
+
+def test_who_goes_on_looking_goes_through_the_dead_only_when_others_are_dead(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, limits, search = FakeClock(), list[int](), harness.engine.search
+
+    def searched(query: Query) -> Page:
+        limits.append(query.limit)
+        clock.advance(1_000)
+        return search(query)
+
+    die_together(harness, 250, Failure(type="Down", fingerprint="a"))
+    monkeypatch.setattr(harness.engine, "search", searched)
+    watch = DeadWatch(harness.engine, clock)
+    first = watch.look()
+    assert (limits, first.groups[0].count) == ([1, 100, 100, 100], 250)
+    assert watch.look() is first
+    assert limits == [1, 100, 100, 100], "it rests nine times as long as it took"
+    clock.advance(27_000)
+    assert watch.look() is first
+    assert limits == [1, 100, 100, 100, 1], "nothing has changed"
+    harness.pass_time(1)
+    newest = die(harness, Failure(type="KeyError", fingerprint="b"))
+    assert [(group.count, group.fingerprint) for group in watch.look().groups] == [(250, "a"), (1, "b")]
+    harness.amend(Change.RETRY, read_id(newest))
+    assert len(watch.look().groups) == 2, "it rests"
+    clock.advance(27_000)
+    assert len(watch.look().groups) == 1
 
 
 def test_errors_of_one_place_make_one_group_whatever_they_say(app: App) -> None:

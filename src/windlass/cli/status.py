@@ -18,9 +18,10 @@ from windlass.core.durations import MINUTE_US, show_instant, to_us
 from windlass.core.job import State
 from windlass.core.plural import number_of
 from windlass.core.redact import plain, redact_url
-from windlass.ops import stats, view
+from windlass.ops import stats
 from windlass.ops.stats import Moment, QueueView, WorkerView
 from windlass.ops.view import ErrorGroup
+from windlass.ops.watch import DeadWatch
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,8 +72,8 @@ def status(watch: bool, every: Any, name: str | None, url: str | None, as_json: 
             return  # how a watch ends
 
 
-def look(here: Store) -> Overview:
-    """Everything as it is now."""
+def look(here: Store, dead_jobs: DeadWatch | None = None) -> Overview:
+    """Everything as it is now. Who looks again and again passes a watch, which spares the dead jobs."""
     now_us = SystemClock().now_us()
     since_us = now_us - now_us % MINUTE_US - (MINUTES - 1) * MINUTE_US
     return Overview(
@@ -81,7 +82,7 @@ def look(here: Store) -> Overview:
         queues=stats.queues(here.engine),
         workers=stats.workers(here.engine),
         minutes=stats.history(here.engine, "minute", since_us=since_us),
-        dead=view.error_groups(here.engine).groups[:GROUPS],
+        dead=(dead_jobs or DeadWatch(here.engine)).look().groups[:GROUPS],
     )
 
 
@@ -161,8 +162,9 @@ def sparkline(counts: Sequence[int]) -> str:
 
 
 def _lines(here: Store, pause_s: float, *, as_json: bool) -> None:
+    dead_jobs = DeadWatch(here.engine)
     while True:
-        seen = look(here)
+        seen = look(here, dead_jobs)
         put_json(seen, line=True) if as_json else put(f"{show_instant(seen.at_us)}  {line(seen)}")
         sys.stdout.flush()
         time.sleep(pause_s)
@@ -171,11 +173,12 @@ def _lines(here: Store, pause_s: float, *, as_json: bool) -> None:
 def _live(here: Store, pause_s: float) -> None:
     from rich.live import Live
 
-    live = Live(page(look(here)), console=console(), screen=True, auto_refresh=False)
+    dead_jobs = DeadWatch(here.engine)
+    live = Live(page(look(here, dead_jobs)), console=console(), screen=True, auto_refresh=False)
     try:
         live.start()
         while True:
-            live.update(page(look(here)), refresh=True)
+            live.update(page(look(here, dead_jobs)), refresh=True)
             time.sleep(pause_s)
     finally:
         live.stop()  # also where Ctrl-C came during the start: `with` would leave the other screen standing

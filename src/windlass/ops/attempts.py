@@ -7,15 +7,22 @@ answers go as far back as those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from windlass.core.ids import JobId
 from windlass.core.job import Attempt, Failure, Job, Outcome
-from windlass.engines.protocol import BATCH, Engine, Part
+from windlass.engines.protocol import Engine, Part
 from windlass.ops.lookup import record_of
 
 _COUNTED: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.RETRY})
 """After one of these a job goes on with the next number by itself, or not at all."""
+
+STEP: Final = 10
+"""The attempts of so many jobs are fetched at once: each may have a hundred, and each of these a long error."""
+
+Tried = tuple[int, JobId]
+"""A job, and before it when it was sent."""
 
 
 def by_hand(attempts: Iterable[Attempt]) -> Iterator[int]:
@@ -45,18 +52,17 @@ def _begun_anew(before: Attempt, attempt: int) -> bool:
     return attempt < before.attempt or before.outcome is Outcome.CANCELLED
 
 
-def first_seen_us(engine: Engine, found: Sequence[Job], is_it: Callable[[Failure], bool]) -> int:
-    """When one of these ended jobs first had the error that they died of.
+def first_seen_us(engine: Engine, first_us: int, tried: list[Tried], is_it: Callable[[Failure], bool]) -> int:
+    """When one of these jobs, which ran more than once, first had the error; `first_us` where none had it before.
 
     The oldest are looked at first: a job that was sent later than the error was seen cannot have seen it before.
     """
-    first_us = min(record_of(one).ended_us or 0 for one in found)
-    again = sorted((one for one in found if record_of(one).fence > 1), key=lambda one: record_of(one).created_us)
-    for start in range(0, len(again), BATCH):
-        batch = [one.id for one in again[start : start + BATCH] if record_of(one).created_us < first_us]
-        if not batch:
+    tried = sorted(tried)
+    for start in range(0, len(tried), STEP):
+        step = [job_id for created_us, job_id in tried[start : start + STEP] if created_us < first_us]
+        if not step:
             break
-        for job in engine.fetch(batch, frozenset({Part.ATTEMPTS})):
+        for job in engine.fetch(step, frozenset({Part.ATTEMPTS})):
             for one in () if job is None else job.attempts:
                 if one.failure is not None and is_it(one.failure):
                     first_us = min(first_us, one.ended_us)

@@ -20,7 +20,7 @@ from windlass.core.limits import DEFAULT, Limits
 from windlass.core.redact import SECRET_NAMES, redact, redact_text
 from windlass.core.signature import ANYTHING
 from windlass.engines.protocol import ALL_PARTS, Engine, Part, Query
-from windlass.ops.attempts import by_hand, first_seen_us, retries_of
+from windlass.ops.attempts import Tried, by_hand, first_seen_us, retries_of
 from windlass.ops.cards import label, take_stock
 from windlass.ops.facts import retried_by
 from windlass.ops.lookup import find, record_of
@@ -28,7 +28,10 @@ from windlass.ops.why import Cause, explain
 
 MOST_DEAD: Final = 10_000
 """Dead jobs that are looked through for groups, the newest first."""
-PAGE: Final = 1_000
+PAGE: Final = 100
+"""So many of them are held at once: each comes with its error, which may be long."""
+ERROR_SHOWN: Final = 1_000
+"""Of the error of a group so many characters are shown; its example has the whole of it."""
 
 _clock = SystemClock()
 
@@ -141,6 +144,7 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     """Empty for those that died without an error of their own, as when they killed their workers."""
     error: str
+    """The newest one's type and message, cut where it is long."""
     count: int
     first_us: int
     """When the first of them first failed so, as far as the kept attempts tell."""
@@ -232,17 +236,17 @@ def lines(engine: Engine, found: Sequence[Job]) -> tuple[JobLine, ...]:
 def error_groups(engine: Engine, query: Query | None = None, most: int = MOST_DEAD) -> ErrorGroups:
     """The newest dead jobs by what they died of; `query` narrows them by queue, task, tag or time."""
     query = msgspec.structs.replace(query or Query(), state=State.DEAD, limit=PAGE, cursor=None, count=False)
-    groups: dict[str, list[Job]] = {}
+    groups: dict[str, _Gathered] = {}
     looked_at = 0
     while True:
         page = engine.search(query)
         for one in page.jobs:
-            groups.setdefault(_group(one), []).append(one)
+            groups.setdefault(_group(one), _Gathered()).add(one)
         looked_at += len(page.jobs)
         if page.cursor is None or looked_at >= most:
             break
         query = msgspec.structs.replace(query, cursor=page.cursor)
-    made = [_error_group(engine, found) for found in groups.values()]
+    made = [found.group(engine) for found in groups.values()]
     made.sort(key=lambda group: (-group.count, -group.last_us))
     return ErrorGroups(groups=tuple(made), looked_at=looked_at, more=page.cursor is not None)
 
@@ -255,19 +259,49 @@ def _error(failure: Failure) -> str:
     return failure.fingerprint or f"of type {failure.type}"
 
 
-def _error_group(engine: Engine, found: list[Job]) -> ErrorGroup:
-    ends = [record_of(one).ended_us or 0 for one in found]
-    newest = found[ends.index(max(ends))]
-    line, error = _line(newest), None if newest.failure is None else _error(newest.failure)
-    return ErrorGroup(
-        fingerprint=line.fingerprint or "",
-        error=line.error or line.reason or "",
-        count=len(found),
-        first_us=min(ends) if error is None else first_seen_us(engine, found, lambda one: _error(one) == error),
-        last_us=max(ends),
-        example=line.id,
-        tasks=tuple(sorted({one.request.task for one in found})),
-    )
+class _Gathered:
+    """Dead jobs of one error while they are gone through: numbers and ids, but no job, whose error may be long."""
+
+    def __init__(self) -> None:
+        self.count = self.last_us = 0
+        self.first_us: int | None = None
+        self.tasks: set[str] = set()
+        self.tried: list[Tried] = []
+        self.example = self.fingerprint = self.said = ""
+        self.error: str | None = None
+
+    def add(self, one: Job) -> None:
+        record = record_of(one)
+        ended_us = record.ended_us or 0
+        self.first_us = ended_us if self.first_us is None else min(self.first_us, ended_us)
+        if not self.count or ended_us > self.last_us:
+            self._show(one, ended_us)
+        self.count += 1
+        self.tasks.add(one.request.task)
+        if record.fence > 1:
+            self.tried.append((record.created_us, one.id))
+
+    def _show(self, newest: Job, ended_us: int) -> None:
+        failure = newest.failure
+        self.last_us, self.example = ended_us, show_id(newest.id)
+        self.error = None if failure is None else _error(failure)
+        self.fingerprint = "" if failure is None else failure.fingerprint
+        said = redact_text((record_of(newest).reason or "") if failure is None else _in_a_line(failure))
+        self.said = said if len(said) <= ERROR_SHOWN else f"{said[:ERROR_SHOWN]}…"
+
+    def group(self, engine: Engine) -> ErrorGroup:
+        first_us, error = self.first_us or 0, self.error
+        return ErrorGroup(
+            fingerprint=self.fingerprint,
+            error=self.said,
+            count=self.count,
+            first_us=first_us
+            if error is None
+            else first_seen_us(engine, first_us, self.tried, lambda one: _error(one) == error),
+            last_us=self.last_us,
+            example=self.example,
+            tasks=tuple(sorted(self.tasks)),
+        )
 
 
 # ── opening ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -318,11 +352,15 @@ def _line(found: Job, by: tuple[str, ...] = ()) -> JobLine:
         ended_us=record.ended_us,
         worker=_text_id(record.worker),
         reason=None if record.reason is None else redact_text(record.reason),
-        error=None if failure is None else f"{failure.type}: {failure.message}" if failure.message else failure.type,
+        error=None if failure is None else _in_a_line(failure),
         fingerprint=None if failure is None else failure.fingerprint,
         retry_of=_text_id(request.retry_of),
         retried_by=by,
     )
+
+
+def _in_a_line(failure: Failure) -> str:
+    return f"{failure.type}: {failure.message}" if failure.message else failure.type
 
 
 def _attempt(one: Attempt, retries: int, living: Mapping[WorkerId, str]) -> AttemptView:
