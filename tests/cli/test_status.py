@@ -49,13 +49,23 @@ def test_workers_and_what_they_run(app: App, typed: Typed, held: Held) -> None:
         (row,) = typed("inspect", "active").rows
         assert (row["id"], row["task"], row["queue"]) == (job_id, "shop.hold", "slow")
         assert row["worker"].startswith("box")
-        ((label, (running,)),) = typed.json("inspect", "active").items()
-        assert (label, running["id"]) == (row["worker"], job_id)
+        (active,) = typed.json("inspect", "active")
+        assert (active["id"], f"{active['name']}@{active['host']}") == (worker.id, row["worker"])
+        assert [running["id"] for running in active["running"]] == [job_id]
         (seen,) = typed("inspect", "workers").rows
         assert (seen["running"], seen["slots"], seen["queues"], seen["id"]) == ("1", "3", "slow", worker.id)
         assert typed.json("inspect", "workers")[0]["slots"] == 3
         assert [job["id"] for job in typed.json("jobs", "list", "--worker", "box")] == [job_id]
         held.gate.set()
+
+
+def test_workers_of_one_name_are_all_told_of(app: App, typed: Typed, held: Held) -> None:
+    with Worker(app, name="box") as one, Worker(app, name="box") as other:
+        job_id = held.begin()
+        active = typed.json("inspect", "active")
+        assert {worker["id"] for worker in active} == {one.id, other.id}
+        held.gate.set()
+    assert [job["id"] for worker in active for job in worker["running"]] == [job_id]
 
 
 def test_tasks_and_who_knows_them(app: App, typed: Typed, held: Held) -> None:

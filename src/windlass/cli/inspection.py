@@ -46,7 +46,7 @@ def active(name: str | None, url: str | None, as_json: bool) -> None:
     with store(name, url) as here:
         found = stats.workers(here.engine)
     if as_json:
-        put_json({label(worker): worker.running for worker in found})
+        put_json([{"id": one.id, "name": one.name, "host": one.host, "running": one.running} for one in found])
         return
     rows = [
         (job.id, job.task, job.queue, job.attempt, When(job.claimed_us or job.created_us), label(worker))
