@@ -13,6 +13,7 @@ from windlass.core.job import State
 from windlass.core.rates import Rate
 from windlass.engines.protocol import Delta
 from windlass.ops import stats
+from windlass.ops.cards import label, take_stock
 from windlass.testing.conformance import Harness
 
 
@@ -101,3 +102,12 @@ def test_a_killed_worker_is_not_shown_though_nobody_has_swept(harness: Harness) 
     harness.vanish(dead)
     (seen,) = stats.workers(harness.engine, now_us=harness.now_us)
     assert (seen.id, seen.claims) == (show_id(alive), 0)
+
+
+def test_a_worker_without_a_name_is_called_by_its_id_everywhere(harness: Harness) -> None:
+    for name, host in (("", ""), ("ann", ""), ("bob", "here")):
+        harness.worker(name=name, host=host)
+    cards = sorted(take_stock(harness.engine).cards, key=lambda card: card.worker)
+    called = [show_id(cards[0].worker), "ann", "bob@here"]
+    assert list(map(label, cards)) == called
+    assert [one.label for one in stats.workers(harness.engine, now_us=harness.now_us)] == called

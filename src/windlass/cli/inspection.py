@@ -49,7 +49,7 @@ def active(name: str | None, url: str | None, as_json: bool) -> None:
         put_json([{"id": one.id, "name": one.name, "host": one.host, "running": one.running} for one in found])
         return
     rows = [
-        (job.id, job.task, job.queue, job.attempt, When(job.claimed_us or job.created_us), label(worker))
+        (job.id, job.task, job.queue, job.attempt, When(job.claimed_us or job.created_us), worker.label)
         for worker in found
         for job in worker.running
     ]
@@ -131,7 +131,7 @@ def sheet_of(found: tuple[WorkerView, ...]) -> Sheet:
     """A row for each worker."""
     rows = [
         (
-            label(one),
+            one.label,
             one.claims,
             one.slots,
             one.pool,
@@ -145,11 +145,6 @@ def sheet_of(found: tuple[WorkerView, ...]) -> Sheet:
     ]
     numbers = ["running", "slots", "tasks", "pid"]
     return Sheet(WORKERS, rows, right=numbers, short=["queues", "worker"], spare=["id", "tasks", "pid", "pool"])
-
-
-def label(worker: WorkerView) -> str:
-    """A worker as people call it."""
-    return f"{worker.name}@{worker.host}" if worker.host else worker.name or worker.id
 
 
 def summed(moments: tuple[Moment, ...]) -> dict[str, int]:

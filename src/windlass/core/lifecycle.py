@@ -28,7 +28,7 @@ from enum import StrEnum
 
 import msgspec
 
-from windlass.core.job import Outcome, State
+from windlass.core.job import WAITING, Outcome, State
 
 POISON_CRASHES = 3
 POISON = "poison"
@@ -52,14 +52,13 @@ class Event(StrEnum):
     RUN_NOW = "run_now"
 
 
-_WAIT = frozenset({State.HELD, State.READY, State.SCHEDULED})
 _AGAIN = frozenset({State.READY, State.SCHEDULED, State.CANCELLED})
 # Cancelled, because where a cancel was asked for while it ran there is no "again". Never held: a job that
 # runs again has kept its place in its lane.
 
 TABLE: dict[tuple[State | None, Event | Outcome], frozenset[State]] = {
-    (None, Event.INSERT): _WAIT | {State.CANCELLED},
-    (State.HELD, Event.FREE): _WAIT | {State.CANCELLED},
+    (None, Event.INSERT): WAITING | {State.CANCELLED},
+    (State.HELD, Event.FREE): WAITING | {State.CANCELLED},
     (State.SCHEDULED, Event.DUE): frozenset({State.READY, State.HELD}),
     (State.SCHEDULED, Event.RUN_NOW): frozenset({State.READY, State.HELD}),
     (State.READY, Event.CLAIM): frozenset({State.RUNNING}),
@@ -70,9 +69,9 @@ TABLE: dict[tuple[State | None, Event | Outcome], frozenset[State]] = {
     (State.HELD, Event.EXPIRE): frozenset({State.EXPIRED}),
     (State.READY, Event.EXPIRE): frozenset({State.EXPIRED}),
     (State.SCHEDULED, Event.EXPIRE): frozenset({State.EXPIRED}),
-    (State.DEAD, Event.RETRY): _WAIT,
-    (State.CANCELLED, Event.RETRY): _WAIT,
-    (State.EXPIRED, Event.RETRY): _WAIT,
+    (State.DEAD, Event.RETRY): WAITING,
+    (State.CANCELLED, Event.RETRY): WAITING,
+    (State.EXPIRED, Event.RETRY): WAITING,
     (State.RUNNING, Event.GIVE_BACK): _AGAIN,
     (State.RUNNING, Outcome.SUCCEEDED): frozenset({State.SUCCEEDED}),
     (State.RUNNING, Outcome.FAILED): _AGAIN | {State.DEAD},
@@ -179,7 +178,7 @@ def heed_cancel(transition: Transition, asked: str | None) -> Transition:
     """
     if asked is None:
         return transition
-    if transition.to in _WAIT:
+    if transition.to in WAITING:
         return msgspec.structs.replace(transition, to=State.CANCELLED, delay_us=0, reason=asked)
     if transition.to is State.CANCELLED and transition.reason in (None, CANCELLED):
         return msgspec.structs.replace(transition, reason=asked)

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 
 from windlass.core.errors import WindlassError
-from windlass.core.ids import WorkerId
+from windlass.core.ids import WorkerId, show_id
 from windlass.core.redact import plain
 from windlass.engines.protocol import Card, Engine, Sweep, Tally, TallyQuery
 
@@ -77,7 +77,12 @@ def knows(card: Card, task: str) -> bool:
 
 def label(card: Card) -> str:
     """A worker as people call it."""
-    return plain(f"{card.name}@{card.host}" if card.host else card.name or card.worker.hex())
+    return called(card.name, card.host, show_id(card.worker))
+
+
+def called(name: str, host: str, worker: str) -> str:
+    """`name@host`, or what there is of it; the worker's id where there is nothing."""
+    return plain(f"{name}@{host}" if host else name or worker)
 
 
 def labels(cards: Iterable[Card]) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from windlass.core.clock import SystemClock
 from windlass.core.durations import show
 from windlass.core.errors import BadSetting
-from windlass.core.job import State
+from windlass.core.job import WAITING, State
 from windlass.core.settings import load, unknown_variables
 from windlass.engines.findings import Examines, Finding, Level, ok, problem, warning
 from windlass.engines.protocol import Engine, Query, Tally
@@ -26,7 +26,6 @@ from windlass.ops.lookup import record_of
 from windlass.ops.stats import queues
 from windlass.ops.view import error_groups
 
-WAITING: Final = frozenset({State.READY, State.HELD, State.SCHEDULED})
 LONG_US: Final = 15 * 60 * 1_000_000
 """A job that could run and has waited so long is worth a look."""
 

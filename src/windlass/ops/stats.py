@@ -13,7 +13,7 @@ from windlass.core.ids import show_id
 from windlass.core.job import State
 from windlass.core.rates import Rate
 from windlass.engines.protocol import SPANS_US, Card, Engine, Query, Span, TallyQuery
-from windlass.ops.cards import info, knows, label, listens, started_us, take_stock
+from windlass.ops.cards import called, info, knows, label, listens, started_us, take_stock
 from windlass.ops.view import JobLine, lines
 
 _clock = SystemClock()
@@ -53,6 +53,11 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """The first hundred of what it has claimed."""
     stuck: tuple[str, ...]
     """Jobs that do not heed being stopped."""
+
+    @property
+    def label(self) -> str:
+        """As people call it."""
+        return called(self.name, self.host, self.id)
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
