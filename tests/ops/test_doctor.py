@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,9 +13,10 @@ import pytest
 
 import windlass
 from windlass.core.errors import BadValue
-from windlass.core.job import Failure, Outcome
+from windlass.core.job import Failure, Outcome, State
 from windlass.core.limits import MIB
 from windlass.engines.findings import Level
+from windlass.engines.protocol import TallyQuery
 from windlass.engines.sqlite import SqliteEngine
 from windlass.engines.sqlite.examine import NEARLY, examine
 from windlass.engines.sqlite.files import Paths
@@ -64,6 +68,37 @@ def test_workers_that_hang_or_are_of_another_version(harness: Harness) -> None:
     level, said = found(harness, "versions")
     assert level == "warning"
     assert "ann@here (0.0.1)" in said
+
+
+def test_dead_workers_are_told_of_and_left_to_others(harness: Harness) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    beaten = msgspec.json.encode(Info(beat_us=harness.now_us, version=windlass.__version__))
+    dead = harness.worker(name="ann", host=platform.node(), pid=process.pid, lease_us=15_000_000, info=beaten)
+    harness.send_many(2)
+    (claim,) = harness.claim(dead, 1)
+    assert found(harness, "deaths")[0] == "ok"
+    harness.vanish(dead)
+    harness.set_gate("queue/default", paused=True)
+    for _ in range(2):
+        said = f"ann@{platform.node()} died: no sign of life within the lease, and no such process."
+        level, told = found(harness, "deaths", later_us=15_000_001)
+        assert (level, told) == ("problem", f"{said} Jobs that were there: 1.")
+        assert found(harness, "workers", later_us=15_000_001)[0] == "problem"
+        assert found(harness, "heartbeats", later_us=15_000_001)[0] == "ok", "told once"
+        assert [card.worker for card in harness.engine.tally(TallyQuery()).cards] == [dead]
+        assert harness.state(claim.id) is State.RUNNING, "looking takes nothing over"
+
+
+def test_a_silent_worker_whose_process_is_there_or_elsewhere_is_late(harness: Harness) -> None:
+    beaten = msgspec.json.encode(Info(beat_us=harness.now_us, version=windlass.__version__))
+    harness.worker(name="ann", host=platform.node(), pid=os.getpid(), lease_us=15_000_000, info=beaten)
+    harness.worker(name="bob", host="elsewhere.example", pid=2**22 + 1, lease_us=15_000_000, info=beaten)
+    assert found(harness, "deaths", later_us=15_000_001)[0] == "ok"
+    assert found(harness, "heartbeats", later_us=15_000_001) == (
+        "problem",
+        f"ann@{platform.node()} and bob@elsewhere.example gave no sign of life within the lease.",
+    )
 
 
 def test_pauses_and_jobs_that_wait_for_long(harness: Harness) -> None:

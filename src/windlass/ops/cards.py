@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -42,7 +44,8 @@ def take_stock(engine: Engine, query: TallyQuery | None = None) -> Tally:
     """The tally, with the cards of those who live.
 
     Where a lock tells death, the card of a killed worker stays until somebody sweeps. If it was the last one, nobody
-    does: so whoever asks sweeps first. A sweep that finds nothing to do writes nothing.
+    does: so whoever asks sweeps first. A sweep that finds nothing to do writes nothing. Only the doctor, who changes
+    nothing, goes by the cards as they are, and by `is_late`.
     """
     query = query or TallyQuery()
     tally = engine.tally(query)
@@ -63,6 +66,21 @@ def is_late(card: Card, now_us: int) -> bool:
     """Whether its last sign of life is older than its lease: it hangs, is stopped, or cannot reach the store."""
     beat_us = info(card).beat_us
     return beat_us > 0 and now_us - beat_us > card.lease_us
+
+
+def is_gone(card: Card, now_us: int) -> bool:
+    """Whether it is late, and its process on this host is no more: it died, and nobody has swept since."""
+    return is_late(card, now_us) and card.host == platform.node() and not _runs(card.pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's
+    return True
 
 
 def listens(card: Card, queue: str) -> bool:

@@ -20,8 +20,8 @@ from windlass.core.errors import BadSetting
 from windlass.core.job import WAITING, State
 from windlass.core.settings import load, unknown_variables
 from windlass.engines.findings import Examines, Finding, Level, ok, problem, warning
-from windlass.engines.protocol import Engine, Query, Tally
-from windlass.ops.cards import info, is_late, knows, label, labels, listens, listing, take_stock
+from windlass.engines.protocol import Card, Engine, Query, Tally, TallyQuery
+from windlass.ops.cards import info, is_gone, is_late, knows, label, labels, listens, listing
 from windlass.ops.lookup import record_of
 from windlass.ops.stats import queues
 from windlass.ops.view import error_groups
@@ -39,6 +39,11 @@ class Scene(msgspec.Struct, frozen=True):
     tally: Tally
     now_us: int
     version: str
+
+    @property
+    def cards(self) -> list[Card]:
+        """Of the workers that live, as far as their cards and this host tell."""
+        return [card for card in self.tally.cards if not is_gone(card, self.now_us)]
 
     def waiting(self, by: str) -> dict[str, int]:
         """How many jobs wait, by queue or by task."""
@@ -88,8 +93,8 @@ def of_store(engine: Engine, version: str, *, now_us: int | None = None) -> Iter
     yield _kind(engine)
     if isinstance(engine, Examines):
         yield from engine.examine()
-    scene = Scene(engine, take_stock(engine), now_us, version)
-    for check in (_workers, _lateness, _versions, _listeners, _known_tasks, _pauses, _dead, _oldest):
+    scene = Scene(engine, engine.tally(TallyQuery()), now_us, version)  # no sweep: the doctor changes nothing
+    for check in (_workers, _deaths, _lateness, _versions, _listeners, _known_tasks, _pauses, _dead, _oldest):
         yield check(scene)
 
 
@@ -102,7 +107,7 @@ def _kind(engine: Engine) -> Finding:
 
 
 def _workers(scene: Scene) -> Finding:
-    cards, waiting = scene.tally.cards, sum(scene.waiting("queue").values())
+    cards, waiting = scene.cards, sum(scene.waiting("queue").values())
     todo = "Start one: windlass worker tasks.py"
     if not cards and waiting:
         return problem("workers", f"No worker is running; jobs that wait: {waiting:,}.", todo)
@@ -111,16 +116,27 @@ def _workers(scene: Scene) -> Finding:
     return ok("workers", f"{len(cards)} running: {labels(cards)}.")
 
 
+def _deaths(scene: Scene) -> Finding:
+    dead = [card for card in scene.tally.cards if is_gone(card, scene.now_us)]
+    if dead:
+        had = sum(scene.engine.search(Query(worker=card.worker, count=True)).count for card in dead)
+        said = f"{labels(dead)} died: no sign of life within the lease, and no such process."
+        todo = "Start a worker: it takes them back. See why it died."
+        return problem("deaths", f"{said} Jobs that were there: {had:,}.", todo)
+    return ok("deaths", "No worker is known to have died and left its jobs.")
+
+
 def _lateness(scene: Scene) -> Finding:
-    late = [card for card in scene.tally.cards if is_late(card, scene.now_us)]
+    late = [card for card in scene.cards if is_late(card, scene.now_us)]
     if late:
         said = f"{labels(late)} gave no sign of life within the lease."
-        return problem("heartbeats", said, "See whether it is stopped or hangs; its jobs wait for it while it lives.")
+        todo = "See whether it is stopped, hangs or has died; its jobs wait for it while it lives."
+        return problem("heartbeats", said, todo)
     return ok("heartbeats", "No worker is late with its sign of life.")
 
 
 def _versions(scene: Scene) -> Finding:
-    versions = {label(card): info(card).version for card in scene.tally.cards}
+    versions = {label(card): info(card).version for card in scene.cards}
     other = [f"{name} ({version})" for name, version in sorted(versions.items()) if version not in {"", scene.version}]
     if other:
         return warning(
@@ -130,7 +146,7 @@ def _versions(scene: Scene) -> Finding:
 
 
 def _listeners(scene: Scene) -> Finding:
-    cards = scene.tally.cards
+    cards = scene.cards
     alone = {name: n for name, n in scene.waiting("queue").items() if not any(listens(card, name) for card in cards)}
     if cards and alone:
         said = f"No worker takes jobs of {_counted(alone)}."
@@ -139,7 +155,7 @@ def _listeners(scene: Scene) -> Finding:
 
 
 def _known_tasks(scene: Scene) -> Finding:
-    cards = scene.tally.cards
+    cards = scene.cards
     unknown = {name: n for name, n in scene.waiting("task").items() if not any(knows(card, name) for card in cards)}
     if cards and unknown:
         said = f"No worker knows the task of these jobs: {_counted(unknown)}."
@@ -150,7 +166,7 @@ def _known_tasks(scene: Scene) -> Finding:
 def _pauses(scene: Scene) -> Finding:
     paused = {
         queue.name: sum(queue.counts.get(state, 0) for state in WAITING)
-        for queue in queues(scene.engine)
+        for queue in queues(scene.engine, tally=scene.tally)
         if queue.paused
     }
     if paused:

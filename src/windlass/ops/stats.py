@@ -12,7 +12,7 @@ from windlass.core.gates import OPEN, read_gate
 from windlass.core.ids import show_id
 from windlass.core.job import State
 from windlass.core.rates import Rate
-from windlass.engines.protocol import SPANS_US, Card, Engine, Query, Span, TallyQuery
+from windlass.engines.protocol import SPANS_US, Card, Engine, Query, Span, Tally, TallyQuery
 from windlass.ops.cards import called, info, knows, label, listens, started_us, take_stock
 from windlass.ops.view import JobLine, lines
 
@@ -79,12 +79,12 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
 
 
-def queues(engine: Engine, names: Iterable[str] = ()) -> tuple[QueueView, ...]:
-    """Every queue that has jobs or is named by a worker, and those named here, by name.
+def queues(engine: Engine, names: Iterable[str] = (), *, tally: Tally | None = None) -> tuple[QueueView, ...]:
+    """Every queue that has jobs or is named by a worker, and those named here, by name; as a tally has them, if given.
 
     The store does not list its rules: a paused queue without jobs and without a worker is shown only if it is named.
     """
-    tally = take_stock(engine)
+    tally = take_stock(engine) if tally is None else tally
     counts: dict[str, Counter[State]] = {name: Counter() for name in names}
     for card in tally.cards:
         counts.update({queue: Counter() for queue in card.queues or () if queue not in counts})
