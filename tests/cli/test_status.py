@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from tests.cli.conftest import Shell, Typed
-from windlass import App, Worker
+from windlass import App, State, Worker
 from windlass.cli.status import sparkline
+from windlass.engines.protocol import Page, Query
+from windlass.engines.sqlite import SqliteEngine
 
 
 class Held:
@@ -123,6 +126,35 @@ def test_an_empty_store_has_a_status(typed: Typed) -> None:
 def test_a_bar_for_each_number() -> None:
     assert sparkline([0, 1, 50, 100]) == "▁▂▅█"
     assert sparkline([0, 0]) == "▁▁"
+
+
+def test_a_watch_goes_through_the_dead_once_while_nobody_else_dies(
+    app: App, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    failing = app.task(name="shop.fail")(fail)
+    with Worker(app):
+        assert failing.delay().wait(timeout=10)
+    pauses: list[float] = []
+    pages: list[int] = []
+    search = SqliteEngine.search
+
+    def searched(engine: SqliteEngine, query: Query) -> Page:
+        pages.extend([query.limit] if query.state is State.DEAD and query.limit > 1 else [])
+        return search(engine, query)
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SqliteEngine, "search", searched)
+    monkeypatch.setattr("windlass.cli.status.time", SimpleNamespace(sleep=pause))
+    shown = [json.loads(line) for line in typed("status", "--watch", "--json").out.splitlines()]
+    assert [[group["count"] for group in one["dead"]] for one in shown] == [[1]] * 5
+    assert len(pages) == 1
 
 
 def test_a_watch_goes_on_until_it_is_interrupted(shell: Shell) -> None:
