@@ -204,7 +204,7 @@ def test_a_dead_job_that_somebody_retries_meanwhile_is_not_deleted(
     steered = steer.bury(harness.engine, [retried, dead])
     assert (steered.changed, steered.refusals) == (
         1,
-        (steer.Refused(show_id(retried), "It is not dead any more."),),
+        (steer.Refused(show_id(retried), "It is ready, not dead."),),
     )
     assert harness.state(retried) is State.READY
     assert harness.engine.fetch([dead]) == [None]

@@ -327,6 +327,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True):
     change: Change  # what to do
     ids: tuple[JobId, ...] = ()  # to these, at most 100
     query: Query | None = None  # or to those it finds
+    state: State | None = None  # only where the job is in this state now; the others are refused
     reason: str | None = None  # of a cancel; kept with the job
 
 

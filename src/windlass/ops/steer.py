@@ -137,47 +137,9 @@ def _gathered(steps: Iterable[Amended], total: int, progress: Progress | None) -
 
 
 def bury(engine: Engine, ids: Sequence[JobId]) -> Steered:
-    """Deletes those of the jobs named that are dead: one that somebody retries at this moment stays.
-
-    A change by id asks for no state, one by query does. So each is looked for by its queue, its task and the
-    microsecond of its end, which no other job can come to have any more. Only where others of that task, which are not
-    named, died in the very same microsecond, as those that are settled together, it is deleted by its id, right after a
-    look at it.
-    """
-    return _gathered(_buried(engine, ids), len(ids), None)
-
-
-def _buried(engine: Engine, ids: Sequence[JobId]) -> Iterator[Amended]:
-    graves: dict[Query, list[JobId]] = {}
-    for batch in _batches(ids):
-        for job_id, job in zip(batch, engine.fetch(batch, frozenset()), strict=True):
-            if job is None or record_of(job).state is not State.DEAD:
-                why = "There is no such job." if job is None else f"It is {record_of(job).state}, not dead."
-                yield Amended(refused=(Refusal(id=job_id, why=why),))
-            else:
-                graves.setdefault(_grave(job), []).append(job_id)
-    for grave, named in graves.items():
-        yield from _emptied(engine, grave, named)
-
-
-def _grave(job: Job) -> Query:
-    """Finds the job as long as it is dead of this very end."""
-    record = record_of(job)
-    ended_us = record.ended_us or 0
-    return Query(state=State.DEAD, queue=record.queue, task=job.request.task, since_us=ended_us, until_us=ended_us + 1)
-
-
-def _emptied(engine: Engine, grave: Query, named: list[JobId]) -> Iterator[Amended]:
-    there = {job.id for page in _pages(engine, grave) for job in page.jobs}
-    delete, gone = Amendment(change=Change.DELETE), set(named)
-    if there <= gone:
-        steps = _steps(engine, delete, Found(queries=(grave,), count=len(named)))
-    else:
-        steps = _named_steps(engine, delete, [one for one in named if one in there])
-    for amended in steps:
-        gone -= {*amended.changed, *(one.id for one in amended.refused)}
-        yield amended
-    yield Amended(refused=tuple(Refusal(id=one, why="It is not dead any more.") for one in named if one in gone))
+    """Deletes those of the jobs named that are dead: one that somebody retries at this moment stays."""
+    amendment = Amendment(change=Change.DELETE, state=State.DEAD)
+    return _gathered(_named_steps(engine, amendment, ids), len(ids), None)
 
 
 def judge(engine: Engine, change: Change, ids: Sequence[JobId]) -> Steered:

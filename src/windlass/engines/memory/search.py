@@ -154,6 +154,8 @@ def _bounded(query: Query) -> Query:
 
 
 def _change(admission: Admission, row: Row, amendment: Amendment, now_us: int) -> str | None:
+    if amendment.state not in {None, row.state}:
+        return f"It is {row.state}, not {amendment.state}."
     match amendment.change:
         case Change.CANCEL:
             return _cancel(admission, row, amendment.reason, now_us)

@@ -224,6 +224,8 @@ def amend(tx: Tx, amendment: Amendment, limits: Limits) -> Amended:
 
 
 def _change(admission: Admission, row: Row, amendment: Amendment) -> str | None:
+    if amendment.state not in {None, row.state}:
+        return f"It is {row.state}, not {amendment.state}."
     match amendment.change:
         case Change.CANCEL:
             return _cancel(admission, row, amendment.reason)

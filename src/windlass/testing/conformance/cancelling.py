@@ -243,6 +243,17 @@ class Cancelling:
             harness.amend(Change.CANCEL, *ids)
         assert set(harness.states(ids)) == {State.READY}
 
+    @pytest.mark.parametrize("change", [Change.DELETE, Change.CANCEL])
+    def test_a_state_that_is_asked_for_is_looked_at_in_the_same_step(self, harness: Harness, change: Change) -> None:
+        wanted = State.SCHEDULED
+        jobs = {state: harness.job_in(state) for state in State}
+        amended = harness.amend(change, *jobs.values(), state=wanted)
+        assert amended.changed == (jobs[wanted],)
+        assert {one.id for one in amended.refused} == {job_id for state, job_id in jobs.items() if state is not wanted}
+        assert next(one.why for one in amended.refused if one.id == jobs[State.DEAD]) == "It is dead, not scheduled."
+        left = {state: job_id for state, job_id in jobs.items() if state is not wanted}
+        assert harness.states([*left.values()]) == list(left)
+
     def test_a_query_by_tag_reaches_every_job_of_it(self, harness: Harness) -> None:
         tagged = [harness.send(tags=("batch-7",)) for _ in range(3)]
         harness.send_many(3)

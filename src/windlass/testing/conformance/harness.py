@@ -226,8 +226,8 @@ class Harness:
             assert page.scanned > 0, "a search that hands out a cursor has come further"
             query = msgspec.structs.replace(query, cursor=page.cursor)
 
-    def amend(self, change: Change, *ids: JobId, reason: str | None = None) -> Amended:
-        return self.engine.amend(Amendment(change=change, ids=ids, reason=reason))
+    def amend(self, change: Change, *ids: JobId, state: State | None = None, reason: str | None = None) -> Amended:
+        return self.engine.amend(Amendment(change=change, ids=ids, state=state, reason=reason))
 
     def amend_all(self, change: Change, query: Query) -> list[JobId]:
         """Changes everything the query finds, page by page; what was changed, in order."""

@@ -825,7 +825,8 @@ class EngineMachine(RuleBasedStateMachine):
         """Changes jobs by name, or all that a query finds (where the order of changing them does not show)."""
         if indexes:
             ids = tuple(self.ids[-1 - index % len(self.ids)] for index in indexes)
-            self._amend(Amendment(change=change, ids=ids, reason=reason))
+            only = state if len(ids) % 2 else None
+            self._amend(Amendment(change=change, ids=ids, state=only, reason=reason))
         elif change in (Change.CANCEL, Change.DELETE):
             self._amend(Amendment(change=change, query=Query(state=state, queue=queue), reason=reason))
         self._look()
