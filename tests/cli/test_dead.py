@@ -120,6 +120,7 @@ def test_an_argument_by_position_is_found_by_its_name_with_the_app(shell: Shell)
     assert "has no parameter `txt`" in shell.refused(
         "dead", "retry", job_id, "-A", "tasks", "--edit", "txt=better", code=2
     )
+    assert "Wrong type at `text`" in shell.refused("dead", "retry", job_id, "-A", "tasks", "--edit", "text=5", code=2)
     new = shell.out("dead", "retry", job_id, "-A", "tasks", "--edit", "text=better")
     assert '0 = "better"' in shell.out("jobs", "show", new)
 
@@ -145,7 +146,7 @@ def test_a_dead_job_that_somebody_retries_meanwhile_is_not_purged(
         return amend(engine, amendment)
 
     monkeypatch.setattr(SqliteEngine, "amend", late)
-    assert f"{crawl.id}: It is not dead any more." in typed.refused("dead", "purge", crawl.id, code=1)
+    assert f"{crawl.id}: It is ready, not dead." in typed.refused("dead", "purge", crawl.id, code=1)
     assert crawl.state is State.READY
 
 

@@ -233,3 +233,19 @@ def test_a_task_that_no_worker_knows_is_sent_with_a_remark(shell: Shell) -> None
         worker.wait_for("has started")
         assert "Did you mean tasks.add?" in shell("call", "tasks.ad", "1", "2").stderr
         assert shell.out("call", "add", "1", "2", "--wait") == "3", "the last part is enough where it is the only one"
+
+
+def test_a_misspelt_option_is_not_an_argument(shell: Shell) -> None:
+    said = shell.refused("call", "tasks.greet", "you", "--wiat", code=2)
+    assert "No such option '--wiat'" in said
+    assert "--wait" in said
+    assert not (shell.folder / "windlass.db").exists()
+    job_id = shell.out("call", "tasks.greet", "-1", "--", "--text")
+    assert json.loads(shell.out("jobs", "show", job_id, "--json"))["args"] == [-1, "--text"]
+
+
+def test_a_task_with_a_queue_of_its_own_is_hinted_at(shell: Shell) -> None:
+    with shell.running("worker", "tasks.py", "-Q", "mail") as worker:
+        worker.wait_for("has started")
+        assert "may have a queue of its own" in shell("call", "tasks.greet", "you").stderr
+        assert "may have" not in shell("call", "-A", "tasks", "greet", "you").stderr

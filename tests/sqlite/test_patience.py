@@ -142,7 +142,8 @@ def interrupted_at(line: int, work: Callable[[], object]) -> bool:
 
     def look(frame: FrameType, event: str, _: object) -> Any:
         nonlocal count
-        if Path(frame.f_code.co_filename).name not in {"gate.py", "patience.py"}:
+        # Who only looks has nothing to leave behind; and how many lines it takes depends on all locks of the machine.
+        if Path(frame.f_code.co_filename).name not in {"gate.py", "patience.py"} or frame.f_code.co_name == "holder":
             return None
         # The way in and out of a `with` of a C lock is one step to the interpreter, though a tracer sees lines there.
         code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
@@ -173,16 +174,14 @@ def test_an_interrupt_at_any_line_shuts_nobody_out(
     monkeypatch.setattr(patience, "SHORT_S", 0.005)
     gate: Gate = inner(engine, "gate")
     waiting: patience.Patience = inner(engine, "gate", "_patience")
-    line, more = 0, True
-    while more:
-        line += 1
+    for line in range(1, 500):
         descriptor = os.open(f"{path}.gate", os.O_RDWR)
         if freed != "before":
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         free = threading.Timer(0.01, os.close, [descriptor])
         if freed == "meanwhile":
             free.start()
-        more = interrupted_at(line, lambda: gate.run(lambda: None))
+        interrupted = interrupted_at(line, lambda: gate.run(lambda: None))
         if freed == "meanwhile":
             free.join()
         else:
@@ -190,7 +189,10 @@ def test_an_interrupt_at_any_line_shuts_nobody_out(
         wait_for("the thread has left the line", lambda: not waiting.in_line)
         assert not gate_is_held(path), line
         assert gate.run(lambda: "inside") == "inside"
-    assert line > 10
+        if not interrupted:
+            assert line > 10
+            return
+    raise AssertionError("it never came to an end")
 
 
 def test_a_forked_child_does_not_keep_the_gate_of_a_parent_that_waited(engine: SqliteEngine, path: Path) -> None:

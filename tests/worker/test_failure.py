@@ -11,7 +11,10 @@ import pytest
 import windlass
 from tests.worker.rig import Rig
 from windlass import Retry
+from windlass.core.codec import encode_arguments
+from windlass.core.errors import WrongType
 from windlass.core.limits import Limits
+from windlass.core.signature import Signature
 from windlass.worker.failure import failure_of
 
 PACKAGE = str(Path(windlass.__file__).parent)
@@ -37,7 +40,7 @@ def raised_in(*files: str) -> ValueError:
 
 def test_our_own_frames_are_left_out_and_those_of_a_package_with_a_like_name_are_not() -> None:
     ours, theirs = f"{PACKAGE}/worker/executor.py", f"{PACKAGE}_shop/tasks.py"
-    failure = failure_of(raised_in(ours, theirs, "/lib/other.py"), Limits())
+    failure = failure_of(raised_in(ours, theirs, "/lib/other.py"), Limits(), "shop.task")
     assert ours not in failure.traceback
     assert theirs in failure.traceback
     assert "/lib/other.py" in failure.traceback
@@ -57,7 +60,7 @@ def test_our_own_frames_are_left_out_and_those_of_a_package_with_a_like_name_are
     ],
 )
 def test_a_failure_is_said_as_a_sentence(message: str, sentence: str) -> None:
-    assert failure_of(ValueError(message), Limits()).sentence == sentence
+    assert failure_of(ValueError(message), Limits(), "shop.task").sentence == sentence
 
 
 def test_the_log_line_of_a_failed_attempt_ends_the_error_before_it_says_what_follows(
@@ -76,3 +79,16 @@ def test_the_log_line_of_a_failed_attempt_ends_the_error_before_it_says_what_fol
         "WARNING": f"fails {dead.id}, attempt 1: ValueError: no such card. The job is dead.",
         "INFO": f"again {tried.id}, attempt 1: ConnectionError: Gone. It is tried again in 1m.",
     }
+
+
+def number(value: int) -> None: ...
+
+
+def test_arguments_that_do_not_fit_are_alike_by_task() -> None:
+    """The error comes from a function of ours, which is the same for all tasks."""
+    prints: list[str] = []
+    for task in ("a.task", "b.task", "a.task"):
+        with pytest.raises(WrongType) as caught:
+            Signature.of(number).decode(encode_arguments(("x",), {}))
+        prints.append(failure_of(caught.value, Limits(), task).fingerprint)
+    assert prints[0] == prints[2] != prints[1]

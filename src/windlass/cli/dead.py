@@ -8,7 +8,7 @@ import click
 
 from windlass.cli import jobs
 from windlass.cli.bulk import Deed, Manner, bulk_options, change_named, end
-from windlass.cli.editing import edited, edits, has_edits
+from windlass.cli.editing import edited, edits, function_of, has_edits
 from windlass.cli.jobs import change_ids, change_query, gather, put_job
 from windlass.cli.main import Lazy
 from windlass.cli.options import Store, Whole, store, store_options
@@ -219,8 +219,10 @@ def _resend(here: Store, job_id: JobId, arguments: dict[str, Any], manner: Manne
     from windlass.ops import steer
 
     arguments |= {"secret_names": here.settings.secret_names, "limits": here.settings.limits}
+    request = steer.remake(here.engine, job_id, **arguments)
+    if (known := function_of(here, request.task)) is not None:
+        known.signature.decode(request.payload, here.settings.limits)  # as the worker will read them
     if manner.dry_run:
-        steer.remake(here.engine, job_id, **arguments)
         put_json({"would_change": 1}) if manner.as_json else put("1 job would be sent in its place.")
         return
     receipt = steer.resend(here.engine, job_id, **arguments)

@@ -79,8 +79,6 @@ def edited(here: Store, job_id: JobId, edit: tuple[str, ...], args: Any, kwargs:
     made_kwargs: dict[str, Any] = dict(cast("dict[str, Any]", shown.kwargs if kwargs is None else kwargs))
     for word in edit:
         _put(here, shown.task, word, made_args, made_kwargs)
-    if (known := _function(here, shown.task)) is not None:
-        known.signature.check(made_args, made_kwargs)
     return {"args": made_args, "kwargs": made_kwargs}
 
 
@@ -106,7 +104,7 @@ def _place(here: Store, task: str, name: str, args: list[Any], kwargs: dict[str,
     """Where the argument stands by position; None: by name. Only the function knows, if it came by position."""
     if name in kwargs or not args:
         return None
-    known = _function(here, task)
+    known = function_of(here, task)
     if known is None:
         raise click.UsageError(
             f"The job has {number_of(len(args), 'argument')} by position, "
@@ -117,5 +115,6 @@ def _place(here: Store, task: str, name: str, args: list[Any], kwargs: dict[str,
     return place if place is not None and place < len(args) else None
 
 
-def _function(here: Store, task: str) -> Task[..., Any] | None:
+def function_of(here: Store, task: str) -> Task[..., Any] | None:
+    """The task, where the app that was named has it."""
     return None if here.app is None else here.app.tasks.get(task)

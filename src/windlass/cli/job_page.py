@@ -70,7 +70,7 @@ def _times(job: JobView) -> Iterator[str]:
     if job.expires_us is not None:
         yield _field("Expires", moment(job.expires_us))
     if job.state == "running":
-        yield _field("Started", _running(job.started_us or job.claimed_us or job.created_us))
+        yield _field("Started", _running(job.started_us or job.created_us))
     elif job.started_us is not None:
         yield _field("Started", moment(job.started_us))
     if job.ended_us is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from windlass.ops.why import Why
 
 BATCH = 1_000
+OTHER_QUEUE = "The task may have a queue of its own: name the app with -A, or the queue with -q."
+"""Where nobody takes the queue, and the app, which knows the queue of the task, was not named."""
 Line = tuple[int, Any]
 """The number of a line, and the call it is."""
 
@@ -52,13 +55,28 @@ def send_options(function: Any) -> Any:
     return function
 
 
+class Call(click.Command):
+    """A command whose arguments may be negative numbers, and whose misspelt options are refused all the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = [name for one in self.get_params(ctx) for name in one.opts]
+        for word in args[: args.index("--")] if "--" in args else args:
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in known:
+                raise click.NoSuchOption(name, possibilities=get_close_matches(name, known), ctx=ctx)
+        return super().parse_args(ctx, args)
+
+
 @click.command(
+    cls=Call,
     context_settings={"ignore_unknown_options": True},
     epilog="""\b
 Examples:
   windlass call tasks.add 2 3 --wait
   windlass call tasks.send_email 17 to=a@b.c urgent=true
   windlass call tasks.crawl '"2"' --delay 15m          the text 2, not the number
+  windlass call -A tasks thumbnail cat.jpg             checked against the function, on the task's own queue
+  windlass call tasks.echo -- --text-with-dashes
 An argument is JSON where it can be read as such, else text; name=value gives it by name.""",
 )
 @click.argument("task", shell_complete=task_names)
@@ -71,17 +89,18 @@ def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_js
     args, kwargs = _arguments(arguments)
     with an_app(how.pop("name"), how.pop("url")) as app:
         sender, remark = _sender(app, task, how)
+        hint = OTHER_QUEUE if how["queue"] is None and not app.tasks and not as_json else ""
         handle = sender.delay(*args, **kwargs)
         if waits or timeout is not None:
-            _tell_before_waiting(app, handle, remark, as_json=as_json)
+            _tell_before_waiting(app, handle, remark, hint, as_json=as_json)
             _put_outcome(handle, timeout, as_json=as_json)
             return
         found = _explained(app, handle)
         put_json({"id": handle.id, "queue": found and found.queue}) if as_json else put(handle.id)
         if found is not None and not as_json:
             say(f"The job is on the queue {found.queue}.")
-        if remark:
-            say(remark)
+        if remark or (hint and _is_not_taken(found)):
+            say(remark or hint)
 
 
 @click.command(
@@ -241,7 +260,7 @@ def _full_name(app: App, task: str) -> tuple[str, str]:
     return task, f"No running worker knows {task}: the job waits for one.{hint}"
 
 
-def _tell_before_waiting(app: App, handle: Handle[Any], remark: str, *, as_json: bool) -> None:
+def _tell_before_waiting(app: App, handle: Handle[Any], remark: str, hint: str, *, as_json: bool) -> None:
     """Where the job is, and at once why it will not run by itself: nobody should have to wait for that."""
     from windlass.cli.remedy import with_remedy
     from windlass.ops.why import Cause
@@ -252,8 +271,16 @@ def _tell_before_waiting(app: App, handle: Handle[Any], remark: str, *, as_json:
     cause = None if found is None else found.cause
     if found is not None and cause is not None:
         say(with_remedy(found.said, cause, found.queue))
+    if hint and _is_not_taken(found):
+        say(hint)
     if remark and cause not in {Cause.NO_WORKER, Cause.TASK_NOT_KNOWN}:
         say(remark)  # else it was just said
+
+
+def _is_not_taken(found: Why | None) -> bool:
+    from windlass.ops.why import Cause
+
+    return found is not None and found.cause is Cause.QUEUE_NOT_TAKEN
 
 
 def _explained(app: App, handle: Handle[Any]) -> Why | None:

@@ -348,7 +348,8 @@ def _line(found: Job, by: tuple[str, ...] = ()) -> JobLine:
         created_us=record.created_us,
         due_us=record.due_us,
         claimed_us=record.claimed_us,
-        started_us=record.started_us,
+        # The start itself is written with the end; until then it is when the worker took it.
+        started_us=record.started_us or (record.claimed_us if record.state is State.RUNNING else None),
         ended_us=record.ended_us,
         worker=_text_id(record.worker),
         reason=None if record.reason is None else redact_text(record.reason),

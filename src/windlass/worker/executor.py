@@ -25,7 +25,7 @@ from windlass.app.endings import Cancel, CancelAsked, Dead, Ending, Interrupted,
 from windlass.app.options import Travelling, read_travelling
 from windlass.app.resources import Opened
 from windlass.core.codec import encode_result
-from windlass.core.durations import show
+from windlass.core.durations import show, show_span
 from windlass.core.errors import CorruptRecord, InputError, JobError, WrongType
 from windlass.core.events import Started
 from windlass.core.ids import WorkerId, show_id
@@ -200,7 +200,8 @@ class Executor:
 
     def ended(self, run: Run, finding: Finding, ran_us: int) -> Settlement:
         """decide and record: the settlement of an attempt that did not succeed."""
-        end = settlement(run.claim, finding, ran_us, _failure(finding, self._limits), run.task.options.dead_queue)
+        failure = _failure(run.claim, finding, self._limits)
+        end = settlement(run.claim, finding, ran_us, failure, run.task.options.dead_queue)
         if end.failure is not None:
             dead = end.transition.to is State.DEAD
             log.log(
@@ -210,7 +211,7 @@ class Executor:
                 run.context.id,
                 run.claim.attempt,
                 end.failure.sentence,
-                "The job is dead." if dead else f"It is tried again in {show(end.transition.delay_us)}.",
+                "The job is dead." if dead else f"It is tried again in {show_span(end.transition.delay_us)}.",
             )
         return end
 
@@ -223,7 +224,7 @@ class Executor:
         else:
             log.error("Job %s (%s) cannot be ended as usual.", show_id(claim.id), claim.task, exc_info=error)
             finding = Finding(Outcome.FAILED, error, reason="worker")
-        return settlement(claim, finding, 0, _failure(finding, self._limits), None)
+        return settlement(claim, finding, 0, _failure(claim, finding, self._limits), None)
 
     def tell_after(self, run: Run, error: BaseException | None) -> None:
         """Hooks after a run."""
@@ -276,10 +277,10 @@ def _standing(claim: Claim) -> Standing:
     return Standing(attempt=claim.attempt, crashes=claim.crashes, losses=claim.losses, suspect=claim.suspect)
 
 
-def _failure(finding: Finding, limits: Any) -> Failure | None:
+def _failure(claim: Claim, finding: Finding, limits: Any) -> Failure | None:
     if finding.error is None or finding.outcome is Outcome.CANCELLED:
         return None
-    return failure_of(finding.error, limits)
+    return failure_of(finding.error, limits, claim.task)
 
 
 def _overdue(run: Run) -> str:

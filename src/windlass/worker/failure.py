@@ -15,8 +15,8 @@ _OURS = f"{Path(__file__).parent.parent}{os.sep}"  # a package windlass_shop bes
 _MESSAGE = 2_000
 
 
-def failure_of(error: BaseException, limits: Limits) -> Failure:
-    """What is kept of an error: our own frames are left out, and everything is bounded."""
+def failure_of(error: BaseException, limits: Limits, task: str) -> Failure:
+    """What is kept of an error in a job of that task: our own frames are left out, and everything is bounded."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     frames = _of_the_task(error.__traceback__)
@@ -29,7 +29,7 @@ def failure_of(error: BaseException, limits: Limits) -> Failure:
         type=name,
         message=_storable(message if len(message) <= _MESSAGE else message[:_MESSAGE] + "…"),
         traceback=limits.clip_error(_storable(text)),
-        fingerprint=_fingerprint(name, frames),
+        fingerprint=_fingerprint(name, frames, task),
     )
 
 
@@ -46,11 +46,15 @@ def _of_the_task(frames: TracebackType | None) -> TracebackType | None:
     return frame if frame is not None else frames
 
 
-def _fingerprint(name: str, frames: TracebackType | None) -> str:
-    """The same for the same error in the same function, whatever its message and its line."""
+def _fingerprint(name: str, frames: TracebackType | None, task: str) -> str:
+    """The same for the same error in the same function, whatever its message and its line.
+
+    Where no function of the task's was reached, as when its arguments do not fit, errors are alike by task.
+    """
     last = frames
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     code = None if last is None else last.tb_frame.f_code
-    where = "" if code is None else f"{Path(code.co_filename).name}:{code.co_name}"
+    ours = code is None or code.co_filename.startswith(_OURS)
+    where = task if ours or code is None else f"{Path(code.co_filename).name}:{code.co_name}"
     return hashlib.blake2b(f"{name}@{where}".encode(), digest_size=8).hexdigest()

@@ -150,7 +150,7 @@ class Settler(Service):
         claim = self._desk.open.get(settlement.id)
         if claim is None or settlement.transition.reason == UNSTORABLE:
             return [Verdict.STALE]
-        return self._settle([unstorable(claim, failure_of(error, self._limits))])
+        return self._settle([unstorable(claim, failure_of(error, self._limits, claim.task))])
 
     def _changed(self, settlement: Settlement) -> Settlement:
         for hook in self._stack.before_settle:
