@@ -137,7 +137,7 @@ def test_an_interrupt_leaves_neither_a_lock_nor_a_stale_answer(engine: SqliteEng
 
 
 def interrupted_at(line: int, work: Callable[[], object]) -> bool:
-    """Whether `work` was interrupted before that line, counted over what this thread runs of the gate's code."""
+    """Whether `work` was interrupted before that line, counted over what it runs of the gate's code."""
     count = 0
 
     def look(frame: FrameType, event: str, _: object) -> Any:
@@ -153,16 +153,25 @@ def interrupted_at(line: int, work: Callable[[], object]) -> bool:
                 raise KeyboardInterrupt
         return look
 
-    sys.settrace(look)
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    except StoreUnavailable:
-        return False
-    finally:
-        sys.settrace(None)
-    return False
+    interrupted = False
+
+    def run() -> None:
+        nonlocal interrupted
+        sys.settrace(look)
+        try:
+            work()
+        except KeyboardInterrupt:
+            interrupted = True
+        except StoreUnavailable:
+            pass
+        finally:
+            sys.settrace(None)
+
+    # In a thread of its own: what a tracer raises in an `except` stays the context of all that the thread raises later.
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return interrupted
 
 
 @pytest.mark.parametrize("freed", ["before", "meanwhile", "after"])
