@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import linecache
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -136,72 +132,73 @@ def test_an_interrupt_leaves_neither_a_lock_nor_a_stale_answer(engine: SqliteEng
     assert not gate_is_held(path)
 
 
-def interrupted_at(line: int, work: Callable[[], object]) -> bool:
-    """Whether `work` was interrupted before that line, counted over what it runs of the gate's code."""
-    count = 0
+STEPS = [
+    (Gate, "_opened"),
+    (Gate, "_lock"),
+    (Gate, "_is_in_place"),
+    (Gate, "_unlock"),
+    (patience.Patience, "wait"),
+    (patience.Patience, "_has_thread"),
+    (patience.Patience, "_line_up"),
+    (patience.Patience, "_wake"),
+    (patience.Patience, "_left_s"),
+    (patience.Patience, "_step_back"),
+    (patience.Turn, "wait"),
+    (patience, "holder"),
+    (patience, "is_stopped"),
+    (patience, "_held_up"),
+]
 
-    def look(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        # Who only looks has nothing to leave behind; and how many lines it takes depends on all locks of the machine.
-        if Path(frame.f_code.co_filename).name not in {"gate.py", "patience.py"} or frame.f_code.co_name == "holder":
-            return None
-        # The way in and out of a `with` of a C lock is one step to the interpreter, though a tracer sees lines there.
-        code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
-        if event == "line" and not code.startswith(("with ", "try:")):
-            count += 1
-            if count == line:
-                raise KeyboardInterrupt
-        return look
 
-    interrupted = False
+def interrupt_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool) -> list[bool]:
+    """The first time that this thread takes that step it is interrupted, before it or after; the list says whether."""
+    step, me, done = getattr(owner, name), threading.get_ident(), list[bool]()
 
-    def run() -> None:
-        nonlocal interrupted
-        sys.settrace(look)
-        try:
-            work()
-        except KeyboardInterrupt:
-            interrupted = True
-        except StoreUnavailable:
-            pass
-        finally:
-            sys.settrace(None)
+    def interrupted(*args: Any) -> Any:
+        if done or threading.get_ident() != me:
+            return step(*args)
+        done.append(True)
+        if after:
+            step(*args)
+        raise KeyboardInterrupt
 
-    # In a thread of its own: what a tracer raises in an `except` stays the context of all that the thread raises later.
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return interrupted
+    monkeypatch.setattr(owner, name, interrupted)
+    return done
 
 
 @pytest.mark.parametrize("freed", ["before", "meanwhile", "after"])
-def test_an_interrupt_at_any_line_shuts_nobody_out(
-    engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch, freed: str
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interrupt_at_any_step_shuts_nobody_out(
+    engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch, *, after: bool, freed: str
 ) -> None:
     """The gate is free; it is freed while one waits for it; it is freed after one has given up."""
     monkeypatch.setattr(patience, "LONG_S", 60 if freed == "meanwhile" else 0.01)
     monkeypatch.setattr(patience, "SHORT_S", 0.005)
     gate: Gate = inner(engine, "gate")
     waiting: patience.Patience = inner(engine, "gate", "_patience")
-    for line in range(1, 500):
+    taken: set[str] = set()
+    for owner, name in STEPS:
         descriptor = os.open(f"{path}.gate", os.O_RDWR)
         if freed != "before":
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        free = threading.Timer(0.01, os.close, [descriptor])
+        free = threading.Timer(0.02, os.close, [descriptor])
         if freed == "meanwhile":
             free.start()
-        interrupted = interrupted_at(line, lambda: gate.run(lambda: None))
+        with monkeypatch.context() as patched:
+            done = interrupt_once(patched, owner, name, after=after)
+            with contextlib.suppress(KeyboardInterrupt, StoreUnavailable):
+                gate.run(lambda: None)
         if freed == "meanwhile":
             free.join()
         else:
             os.close(descriptor)
+        taken |= {name} if done else set()
         wait_for("the thread has left the line", lambda: not waiting.in_line)
-        assert not gate_is_held(path), line
+        assert not gate_is_held(path), name
         assert gate.run(lambda: "inside") == "inside"
-        if not interrupted:
-            assert line > 10
-            return
-    raise AssertionError("it never came to an end")
+    assert taken >= {"_opened", "_lock", "_unlock"}
+    assert freed == "before" or taken >= {"wait", "_has_thread", "_line_up", "_wake", "_left_s"}
+    assert freed != "after" or taken >= {"_step_back", "holder", "_held_up"}
 
 
 def test_a_forked_child_does_not_keep_the_gate_of_a_parent_that_waited(engine: SqliteEngine, path: Path) -> None:
