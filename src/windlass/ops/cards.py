@@ -11,31 +11,17 @@ import msgspec
 
 from windlass.core.errors import WindlassError
 from windlass.core.ids import WorkerId, show_id
+from windlass.core.info import Info, decode_info
 from windlass.core.redact import plain
 from windlass.engines.protocol import Card, Engine, Sweep, Tally, TallyQuery
 
 SHOWN = 3
 
 
-class Info(msgspec.Struct, frozen=True):
-    """What a card says besides: the pool, jobs that do not heed being stopped, how much of each resource it has."""
-
-    pool: str = ""
-    stuck: tuple[str, ...] = ()
-    resources: dict[str, int] = {}
-    version: str = ""
-    """Of Windlass, in the worker."""
-    beat_us: int = 0
-    """When it last gave a sign of life, by the clock of its host; 0: it does not say."""
-
-
-_read = msgspec.json.Decoder(Info).decode
-
-
 def info(card: Card) -> Info:
     """What the card says; nothing where another version wrote something else."""
     try:
-        return _read(card.info) if card.info else Info()
+        return decode_info(card.info) if card.info else Info()
     except msgspec.DecodeError:
         return Info()
 

@@ -19,20 +19,10 @@ from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Renewed
 from windlass.core.ids import WorkerId, new_id
+from windlass.core.info import Info, encode_info
 from windlass.engines.protocol import Beat, Card, Delta, Engine, Hint, Interest
 from windlass.worker.desk import Desk
 from windlass.worker.service import Service, log
-
-_encode = msgspec.json.Encoder().encode
-
-
-class Info(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a card says besides: the pool, jobs that do not heed being stopped, the version, and when it last beat."""
-
-    pool: str
-    stuck: tuple[str, ...] = ()
-    version: str = ""
-    beat_us: int = 0
 
 
 class Heartbeat(Service):
@@ -105,7 +95,7 @@ class Heartbeat(Service):
         if not self._deltas and self._number:
             self._deltas = self.take_counts()
         stuck = tuple(run.context.id for run in list(self._desk.running.values()) if run.reported)
-        info = _encode(Info(self._pool, stuck, __version__, self._clock.now_us()))
+        info = encode_info(Info(pool=self._pool, stuck=stuck, version=__version__, beat_us=self._clock.now_us()))
         # Tasks may have been defined since the start, in a notebook for one.
         card = msgspec.structs.replace(self._card, tasks=self._tasks(), slots=self._slots(), info=info)
         orders = self._engine.renew(Beat(card=card, beat=self._number, deltas=self._deltas))
