@@ -14,7 +14,9 @@ from windlass.testing.clock import FakeClock, travel
 from windlass.testing.faults import FaultyEngine
 from windlass.worker.crew import Crew
 from windlass.worker.desk import Run
+from windlass.worker.in_process import InProcess
 from windlass.worker.pools.threads import Slot, ThreadPool
+from windlass.worker.staff import Office
 
 
 class ByHand(ThreadPool):
@@ -58,6 +60,12 @@ class ByHand(ThreadPool):
         return claim
 
 
+def staff_of(crew: Crew) -> InProcess:
+    staff = crew.staff
+    assert isinstance(staff, InProcess)
+    return staff
+
+
 class Rig:
     """A worker in pieces, on an engine that fails on command."""
 
@@ -73,11 +81,17 @@ class Rig:
         self.crew.heartbeat.announce()
 
     def new_crew(self, slots: int) -> Crew:
-        return Crew(self.app, "threads", slots, None, "by hand", self.clock)
+        def make_staff(office: Office) -> InProcess:
+            return InProcess(self.app, "threads", slots, office, self.clock, self.engine)
+
+        settings, bus = self.app.settings, self.app.bus
+        return Crew(self.engine, settings, bus, self.clock, make_staff, kind="threads", queues=None, name="by hand")
 
     def _by_hand(self, crew: Crew, slots: int) -> ByHand:
-        pool = ByHand(slots, crew.desk, crew.executor, crew.settle, self.clock, crew.consumer.hungry)
-        crew.pool = crew.consumer.pool = pool
+        self.staff = staff_of(crew)
+        staff = self.staff
+        pool = ByHand(slots, crew.desk, staff.executor, staff.settle, self.clock, crew.hungry)
+        staff.pool = pool
         return pool
 
     def second(self, slots: int = 2) -> Rig:
@@ -108,7 +122,7 @@ class Rig:
         return self.crew.settler.tick(self.now_us + 10_000)
 
     def watch(self) -> float | None:
-        return self.crew.watchman.tick(self.now_us)
+        return self.staff.watchman.tick(self.now_us)
 
     def beat(self) -> float | None:
         return self.crew.heartbeat.tick(self.now_us)

@@ -89,6 +89,22 @@ class Stack:
                 raise BadValue(f"{_name(hook)} gave {request!r}.", "Return the request, changed or not.")
         return job if request is job.request else Job(request=request)
 
+    def settling(self, settlement: Settlement) -> Settlement:
+        """The end of an attempt as the hooks before its settle want it; one that fails changes nothing."""
+        for hook in self.before_settle:
+            try:
+                settlement = _same(hook(settlement), settlement)
+            except BaseException:
+                log.exception("A middleware failed before a settle; the settlement stays as it was.")
+        return settlement
+
+
+def _same(changed: object, settlement: Settlement) -> Settlement:
+    """What a hook made of a settlement, if it still is one of the same claim."""
+    if not isinstance(changed, Settlement) or (changed.id, changed.fence) != (settlement.id, settlement.fence):
+        raise BadValue("The hook before_settle did not return the settlement.", "Return it, as it was or changed.")
+    return changed
+
 
 def _refuse_what_is_none(one: object) -> None:
     """No middleware at all, or one with a hook that nobody would ever call."""

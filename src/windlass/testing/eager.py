@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.app.app import App
 from windlass.app.context import current
 from windlass.app.endings import Interrupted
+from windlass.app.middleware import tell
 from windlass.app.resources import Opened
 from windlass.core.durations import Duration, show, to_us
 from windlass.core.errors import NotFinished
@@ -185,10 +186,11 @@ class Runner:
         self._start()
         app, desk = self._app, Desk()
         desk.take_in((claim,))
-        settler = Settler(self._clock, self._store, desk, lambda: self._worker, app.stack, app.bus, app.limits)
-        executor = Executor(app, self._resources, settler.write, lambda: self._worker, alone=False)
+        settler = Settler(self._clock, self._store, desk, lambda: self._worker, app.bus, app.limits)
+        settler.on_answer = lambda settlement, verdict: tell(app.stack.after_settle, settlement, verdict)
+        executor = Executor(app, app.engine, self._resources, settler.write, lambda: self._worker, alone=False)
         end, raised = self._attempt(executor, claim)
-        settler.put(end, urgent=True)
+        settler.put(app.stack.settling(end), urgent=True)
         settler.flush()
         again = end.transition.to is State.SCHEDULED and end.outcome is not Outcome.SNOOZE
         if again and end.transition.attempt <= RETRIES_AT_ONCE:

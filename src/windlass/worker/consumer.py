@@ -1,8 +1,8 @@
 """The consumer: asks the store for work, about 50 ms of it for each slot, and sleeps when there is none.
 
-    what does the pool wish for? ── nothing ──► sleeps until a slot is free
+    what does the staff wish for? ── nothing ──► sleeps until a slot is free
           │
-    claim ── some ──► to the pool, and at once the next question
+    claim ── some ──► to the staff, and at once the next question
           └─ none ──► sleeps in the store's own wait, until there is work or something comes due
 
 A *suspect* (a job during which workers died) runs alone: it is asked for now and then, the others are let finish first,
@@ -11,7 +11,7 @@ and its start is written before it starts, so that another death has one possibl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from windlass.core.clock import Clock
@@ -19,11 +19,11 @@ from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Claimed
 from windlass.core.ids import WorkerId, new_id
 from windlass.engines.protocol import Claim, Claims, Engine, Hint, Interest, Note, Order, Verdict
-from windlass.worker.desk import Desk, Run
+from windlass.worker.desk import Desk
 from windlass.worker.executor import given_back
-from windlass.worker.pools.pool import Pool, Wish
 from windlass.worker.service import Service
 from windlass.worker.settler import MOST_UNSETTLED, Settler
+from windlass.worker.staff import Staff, Wish
 
 LOOK_S = 30.0
 SUSPECTS_US = 1_000_000
@@ -56,7 +56,7 @@ class Consumer(Service):
         self._bus = bus
         self._worker = worker
         self._queues = queues
-        self.pool: Pool | None = None
+        self.staff: Staff | None = None
         self.ticket = 0
         self._unsure = False
         """Whether the last claim was not answered: the store may have carried it out."""
@@ -70,17 +70,15 @@ class Consumer(Service):
         self._suspect_since_us = 0
         self._patience_us = PATIENCE_US
         self._alone = False
-        """Whether the suspect has been given to the pool."""
+        """Whether the suspect has been given to the staff."""
         self._narrow = False
         """Whether it asked only for tasks of the kind that slots are free for."""
         self._passed_on_us = 0
-        self.on_claims: Callable[[], None] = lambda: None
-        """Called for each batch: there is something to look after."""
 
     @property
-    def _slots(self) -> Pool:
-        assert self.pool is not None
-        return self.pool
+    def _staff(self) -> Staff:
+        assert self.staff is not None
+        return self.staff
 
     # ── one step ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +107,7 @@ class Consumer(Service):
             return self._go_on_with(self._suspect)
         if self._settler.unsettled > MOST_UNSETTLED:
             return None
-        wishes = self._slots.wishes()
+        wishes = self._staff.wishes()
         if not wishes and not self._unsure:
             return None
         # What it gave without our knowing must not lie there until a slot is free: it is asked for, and goes back.
@@ -169,19 +167,18 @@ class Consumer(Service):
             self._desk.take_in(found.claims)
         self.asking = False
         if found.claims:
-            self.on_claims()
             if self._bus.wanted(Claimed):
                 self._tell(found.claims)
             if found.claims[0].suspect:
                 (self._suspect,) = found.claims
                 self._suspect_since_us = self._clock.monotonic_us()
             else:
-                self._give_to_the_slots(found.claims)
+                self._give_to_the_staff(found.claims)
         return found
 
-    def _give_to_the_slots(self, claims: tuple[Claim, ...]) -> None:
+    def _give_to_the_staff(self, claims: tuple[Claim, ...]) -> None:
         try:
-            self._slots.put(claims)
+            self._staff.put(claims)
         except BaseException:
             for claim in claims:
                 self._settler.put(given_back(claim), urgent=True)
@@ -225,7 +222,7 @@ class Consumer(Service):
             self._suspect = None
             return 0
         self._alone = True
-        self._slots.put((suspect,))
+        self._staff.put((suspect,))
         return None
 
     def _wait_for_the_others(self, suspect: Claim) -> float | None:
@@ -268,8 +265,3 @@ class Consumer(Service):
             self.rouse()  # it sleeps for what other slots can run, not for what this one can
         else:
             self.wake()
-
-    def give_back(self, runs: Sequence[Run], now_us: int) -> None:
-        """Claims that found no slot in time go back, at their old rank: others may have one free."""
-        for claim in self._slots.hoarded(runs, now_us):
-            self._settler.put(given_back(claim), urgent=True)

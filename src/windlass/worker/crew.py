@@ -1,155 +1,142 @@
-"""The loops of one started worker, and the order in which they start and stop.
+"""The office of one started worker, its loops, and the order in which they start and stop.
 
-start   resources, on_start, the pool, the card, then the loops: settler before consumer, receivers before senders
+start   the staff, the card, then the loops: settler before consumer, receivers before senders
 stop    consumer first (nothing new comes in), what has not started goes back, what runs may end within `drain`,
-        then its claims go back too; settler, card and loops follow, on_stop and resources last
+        then its claims go back too; settler, card and loops follow, and last what the staff has to close
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
 
-from windlass.app.app import App
-from windlass.app.resources import Opened
+from windlass import __version__
+from windlass.app.context import Kind as NoteKind
 from windlass.core.clock import Clock
-from windlass.core.errors import StoreError, WrongPool
+from windlass.core.errors import StoreError
+from windlass.core.events import Bus
 from windlass.core.gates import read_gate
-from windlass.core.ids import show_id
+from windlass.core.ids import JobId, WorkerId, show_id
+from windlass.core.info import Info
 from windlass.core.job import State
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import redact_url
-from windlass.engines.protocol import Claim, Settlement, TallyQuery
+from windlass.core.settings import Settings
+from windlass.engines.protocol import Claim, Engine, Settlement, TallyQuery
 from windlass.worker.consumer import Consumer
 from windlass.worker.desk import Desk
-from windlass.worker.executor import Executor, given_back
+from windlass.worker.executor import given_back
 from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.janitor import Janitor
 from windlass.worker.kind import Kind
-from windlass.worker.pools.pool import Pool
-from windlass.worker.pools.threads import ThreadPool
 from windlass.worker.service import Service, log
 from windlass.worker.settler import Settler
+from windlass.worker.staff import Office, Staff
 from windlass.worker.stocktaking import Stocktaking
-from windlass.worker.watchman import Watchman
 
-if TYPE_CHECKING:
-    from windlass.worker.pools.aio import AioPool, Loop
-
-WITH_A_LOOP: tuple[Kind, ...] = ("auto", "aio")
 SETTLE_S = 5.0
 """How long, past the drain, the last settlements are tried."""
 
 
 class Crew:
-    """The loops of one started worker."""
+    """The loops of one started worker. It knows the store and no task: those are with its staff."""
 
     def __init__(
-        self, app: App, kind: Kind, slots: int, queues: tuple[str, ...] | None, name: str, clock: Clock
+        self,
+        engine: Engine,
+        settings: Settings,
+        bus: Bus,
+        clock: Clock,
+        make_staff: Callable[[Office], Staff],
+        *,
+        kind: Kind,
+        queues: tuple[str, ...] | None,
+        name: str,
     ) -> None:
-        self._app = app
+        self._engine = engine
+        self._settings = settings
         self._clock = clock
         self.pid = os.getpid()
-        engine, settings = app.engine, app.settings
-        self._kind = kind
+        self._kind: Kind = kind
         self._name = name
         self._queues = queues
-        self._loop: Loop | None = None
-        self._making = threading.Lock()
         self.stopping = False
         self._ending = threading.Lock()
         self._ended: bool | None = None
-        self._told: set[str] = set()
-        self._resources = Opened(app.resources, self._await if kind in WITH_A_LOOP else None)
         self.desk = Desk()
+        self.settler = Settler(clock, engine, self.desk, self.worker, bus, settings.limits)
+        self.consumer = Consumer(clock, engine, self.desk, self.settler, bus, self.worker, queues)
+        self.janitor = Janitor(clock, engine, bus, self.worker, settings.sweep_s)
+        self.staff = make_staff(self)
         self.heartbeat = Heartbeat(
             clock,
             engine,
-            self.desk,
-            app.bus,
+            bus,
+            self.staff,
             name=name,
             queues=queues,
-            tasks=self._tasks,
-            slots=lambda: self.pool.slots,
-            pool=kind,
+            info=self._info,
             beat_s=settings.beat_s,
             lease_s=settings.lease_s,
         )
-        self.settler = Settler(clock, engine, self.desk, self._worker, app.stack, app.bus, app.limits)
-        self.consumer = Consumer(clock, engine, self.desk, self.settler, app.bus, self._worker, queues)
-        self.janitor = Janitor(clock, engine, app.bus, self._worker, settings.sweep_s)
-        self.watchman = Watchman(clock, self.desk, self.consumer, self.settler)
-        self.executor = Executor(app, self._resources, self.settler.write, self._worker, alone=slots == 1)
-        self.pool = self._make_pool(slots)
-        self.consumer.pool = self.pool
-        self.consumer.on_claims = self.watchman.wake
+        self.consumer.staff = self.staff
         self.settler.on_settled = self.consumer.wake
+        self.settler.on_answer = self.staff.answered
         self.heartbeat.take_counts = self.settler.take_counts
+        self.heartbeat.on_cancel = self._cancel
         self.heartbeat.on_new_id = self._drop_what_waits
         self.heartbeat.on_claims = Stocktaking(
-            clock, engine, self.desk, self.settler, lambda: self.consumer.asking, settings.beat_s
+            clock, engine, self.desk, self.settler, lambda: self.consumer.asking, self.staff.running, settings.beat_s
         ).compare
 
-    def _worker(self) -> bytes:
+    def _info(self) -> Info:
+        return Info(
+            pool=self._kind,
+            version=__version__,
+            beat_us=self._clock.now_us(),
+            state="stopping" if self.stopping else "",
+            stuck=self.staff.stuck(),
+        )
+
+    # ── what the staff asks for ─────────────────────────────────────────────────────────────────────────
+
+    def worker(self) -> WorkerId:
         return self.heartbeat.worker
 
-    def _tasks(self) -> tuple[str, ...]:
-        """Those it can run. A job of another task waits for a worker that can."""
-        tasks = list(self._app.tasks.items())
-        if self._kind == "auto":
-            return tuple(sorted(name for name, _ in tasks))
-        fitting = {name for name, task in tasks if task.is_async is (self._kind == "aio")}
-        for name, _ in tasks:
-            if name not in fitting and name not in self._told:  # it came after the start, where it would be refused
-                self._told.add(name)
-                log.warning("The pool %s cannot run the task %s; its jobs wait.", self._kind, name)
-        return tuple(sorted(fitting))
-
-    # ── where tasks run ─────────────────────────────────────────────────────────────────────────────────
-
-    def _make_pool(self, slots: int) -> Pool:
-        if self._kind != "auto":
-            return self._make_one(slots, self._kind == "aio")
-        from windlass.worker.pools.both import BothPool
-
-        return BothPool(self._app.tasks, lambda on_loop: self._make_one(slots, on_loop))
-
-    def _make_one(self, slots: int, on_loop: bool) -> ThreadPool | AioPool:
-        parts = (slots, self.desk, self.executor, self.settle, self._clock, self.consumer.hungry)
-        if not on_loop:
-            return ThreadPool(*parts)
-        from windlass.worker.pools.aio import AioPool
-
-        return AioPool(*parts, self._get_loop())
-
-    def _get_loop(self) -> Loop:
-        """The worker's event loop, made at the first need."""
-        with self._making:
-            if self._loop is None:
-                from windlass.worker.pools.aio import Loop
-
-                self._loop = Loop()
-                self._loop.start()
-            return self._loop
-
-    def _await(self, waits: Coroutine[Any, Any, Any]) -> Any:
-        return self._get_loop().run(waits)
-
     def settle(self, settlement: Settlement, claim: Claim) -> None:
-        """Takes the end of an attempt from a slot. It is urgent where somebody waits for it."""
-        urgent = claim.lane is not None or claim.flow is not None or not self.pool.waiting()
+        """It is urgent where somebody waits for it."""
+        urgent = claim.lane is not None or claim.flow is not None or not self.staff.waiting()
         self.settler.put(settlement, urgent=urgent)
+
+    def give_back(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.settler.put(given_back(claim), urgent=True)
+
+    def write(self, job: JobId, fence: int, kind: NoteKind, data: bytes) -> None:
+        self.settler.write(job, fence, kind, data)
+
+    def count(self, queue: str, task: str, name: str) -> None:
+        self.settler.count(queue, task, name)
+
+    def hungry(self) -> None:
+        self.consumer.hungry()
+
+    # ── what the store says ─────────────────────────────────────────────────────────────────────────────
+
+    def _cancel(self, job_id: JobId) -> None:
+        self.desk.cancel(job_id)
+        self.staff.cancel(job_id)
 
     def _drop_what_waits(self) -> None:
         """The claims of the old id are others' now; those that have not started here must not start."""
-        for claim in self.pool.take_back():
+        for claim in self.staff.take_back():
             self.desk.let_go(claim.id)
 
-    def runs(self, job_id: bytes) -> bool:
-        return job_id in self.desk.running
+    # ── whether anything is left to do ──────────────────────────────────────────────────────────────────
+
+    def runs(self, job_id: JobId) -> bool:
+        return job_id in self.staff.running()
 
     def has_nothing_to_do(self) -> bool:
         """Whether it holds nothing, and no job waits that it could run now; what is due later does not count."""
@@ -163,7 +150,7 @@ class Crew:
 
     def _queues_with_work(self) -> list[str]:
         """Queues with ready jobs that it could run: it takes the queue, knows the task, and nobody paused it."""
-        tasks, engine = set(self._tasks()), self._app.engine
+        tasks, engine = set(self.staff.tasks()), self._engine
         queues = sorted(
             {
                 count.queue
@@ -182,18 +169,15 @@ class Crew:
     @property
     def services(self) -> tuple[Service, ...]:
         """In the order of starting: whoever receives is there before whoever sends."""
-        return (self.settler, self.heartbeat, self.watchman, self.janitor, self.consumer)
+        return (self.settler, self.heartbeat, self.janitor, self.consumer)
 
     def start(self) -> None:
+        self.staff.start()
         try:
-            self._resources.open_all()
-            for hook in self._app.starters:
-                self._call(hook)
-            self.pool.start()
             self.heartbeat.announce()
         except BaseException:
-            self.pool.stop()
-            self._close_resources()
+            self.staff.stop(SETTLE_S)
+            self.staff.close()
             raise
         try:
             for service in self.services:
@@ -205,10 +189,10 @@ class Crew:
             "Worker %s has started: pool %s, %s, %s, %s, %s.",
             self._name,
             self._kind,
-            number_of(self.pool.slots, "slot"),
-            number_of(len(self._tasks()), "task"),
+            number_of(self.staff.slots, "slot"),
+            number_of(len(self.staff.tasks()), "task"),
             "all queues" if self._queues is None else f"queues {', '.join(self._queues)}",
-            redact_url(self._app.settings.url),
+            redact_url(self._settings.url),
         )
 
     def stop(self, drain_s: float) -> bool:
@@ -218,7 +202,7 @@ class Crew:
         """
         if not self.stopping:
             self.stopping = True
-            running = len(self.desk.running)
+            running = len(self.staff.running())
             still = f"{number_of(running, 'task')} {agreeing(running)} running"
             log.info("Worker %s is asked to stop; %s.", self._name, still)
         with self._ending:
@@ -233,13 +217,11 @@ class Crew:
             return max(0.1, (until_us - self._clock.monotonic_us()) / 1e6)
 
         self.consumer.stop(left_s())
-        for claim in self.pool.take_back():
-            self.settler.put(given_back(claim), urgent=True)
+        self.give_back(self.staff.take_back())
         in_time = self.desk.wait_until_empty(drain_s)
         if not in_time:
             self._give_up()
-        self.watchman.stop(left_s())
-        self.pool.stop()
+        self.staff.stop(left_s())
         self.settler.stop(left_s())
         for settlement in [] if self.settler.alive else self.settler.drain(left_s()):
             log.error("The end of job %s was not settled; it will be run again.", show_id(settlement.id))
@@ -253,12 +235,7 @@ class Crew:
                 self.heartbeat.leave()
         except StoreError as error:
             log.warning("The worker's card could not be taken away: %s", error)
-        for hook in self._app.stoppers:
-            try:
-                self._call(hook)
-            except Exception:
-                log.exception("on_stop: %s failed.", getattr(hook, "__qualname__", hook))
-        self._close_resources()
+        self.staff.close()
         log.info("Worker %s has stopped.", self._name)
         return in_time
 
@@ -267,23 +244,8 @@ class Crew:
 
         One whose end lies with the settler goes there twice; the store takes the first, which is its end.
         """
+        running = self.staff.running()
         for claim in list(self.desk.open.values()):
-            if claim.id in self.desk.running:
+            if claim.id in running:
                 log.warning("The job %s still runs; it goes back to the store.", show_id(claim.id))
             self.settler.put(given_back(claim), urgent=True)
-
-    def _call(self, hook: Callable[[], Any]) -> None:
-        made = hook()
-        if inspect.iscoroutine(made):
-            if self._kind not in WITH_A_LOOP:
-                made.close()
-                raise WrongPool(f"{hook.__qualname__} is async, and the pool has no loop.", "Use pool='auto'.")
-            self._await(made)
-
-    def _close_resources(self) -> None:
-        try:
-            self._resources.close()
-        except Exception:
-            log.exception("A resource failed to close.")
-        if self._loop is not None:
-            self._loop.stop()

@@ -31,7 +31,7 @@ from windlass.core.events import Started
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.job import Failure, Outcome, State
 from windlass.core.lifecycle import CANCELLED, SUCCESS, Standing, Transition, decide
-from windlass.engines.protocol import Claim, Settlement
+from windlass.engines.protocol import Claim, Engine, Settlement
 from windlass.worker.desk import Interrupt, Run
 from windlass.worker.failure import failure_of
 from windlass.worker.service import log
@@ -69,10 +69,17 @@ class Executor:
     """Knows how an attempt goes; the pool knows where."""
 
     def __init__(
-        self, app: App, resources: Opened, scribe: Scribe, worker: Callable[[], WorkerId], *, alone: bool
+        self,
+        app: App,
+        engine: Engine | None,
+        resources: Opened,
+        scribe: Scribe,
+        worker: Callable[[], WorkerId],
+        *,
+        alone: bool,
     ) -> None:
         self._app = app
-        self._engine = app.engine
+        self._engine = engine
         self._limits = app.limits
         self._tasks = app.tasks
         self._stack = app.stack

@@ -14,15 +14,14 @@ from contextlib import suppress
 
 import msgspec
 
-from windlass import __version__
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Renewed
-from windlass.core.ids import WorkerId, new_id
+from windlass.core.ids import JobId, WorkerId, new_id
 from windlass.core.info import Info, encode_info
 from windlass.engines.protocol import Beat, Card, Delta, Engine, Hint, Interest
-from windlass.worker.desk import Desk
 from windlass.worker.service import Service, log
+from windlass.worker.staff import Staff
 
 
 class Heartbeat(Service):
@@ -34,25 +33,21 @@ class Heartbeat(Service):
         self,
         clock: Clock,
         engine: Engine,
-        desk: Desk,
         bus: Bus,
+        staff: Staff,
         *,
         name: str,
         queues: tuple[str, ...] | None,
-        tasks: Callable[[], tuple[str, ...]],
-        slots: Callable[[], int],
-        pool: str,
+        info: Callable[[], Info],
         beat_s: float,
         lease_s: float,
     ) -> None:
         super().__init__(clock)
         self._engine = engine
-        self._desk = desk
         self._bus = bus
+        self._staff = staff
+        self._info = info
         self._beat_s = beat_s
-        self._pool = pool
-        self._tasks = tasks
-        self._slots = slots
         self.worker: WorkerId = new_id()
         self._card = Card(
             worker=self.worker,
@@ -60,7 +55,7 @@ class Heartbeat(Service):
             host=platform.node(),
             pid=os.getpid(),
             queues=queues,
-            tasks=tasks(),
+            tasks=staff.tasks(),
             lease_us=int(lease_s * 1e6),
         )
         self._number = 0
@@ -68,6 +63,8 @@ class Heartbeat(Service):
         self.take_counts: Callable[[], tuple[Delta, ...]] = tuple
         self.on_new_id: Callable[[], None] = lambda: None
         """Called when the store has taken the old id's jobs away."""
+        self.on_cancel: Callable[[JobId], None] = lambda _job: None
+        """Called for each job that somebody wants to end."""
         self.on_claims: Callable[[WorkerId, int], None] = lambda _worker, _claims: None
         """Called with the number of claims that the store says we hold."""
 
@@ -94,10 +91,10 @@ class Heartbeat(Service):
     def _renew(self, now_us: int) -> None:
         if not self._deltas and self._number:
             self._deltas = self.take_counts()
-        stuck = tuple(run.context.id for run in list(self._desk.running.values()) if run.reported)
-        info = encode_info(Info(pool=self._pool, stuck=stuck, version=__version__, beat_us=self._clock.now_us()))
         # Tasks may have been defined since the start, in a notebook for one.
-        card = msgspec.structs.replace(self._card, tasks=self._tasks(), slots=self._slots(), info=info)
+        card = msgspec.structs.replace(
+            self._card, tasks=self._staff.tasks(), slots=self._staff.slots, info=encode_info(self._info())
+        )
         orders = self._engine.renew(Beat(card=card, beat=self._number, deltas=self._deltas))
         if orders.gone:
             self._start_anew()
@@ -109,7 +106,7 @@ class Heartbeat(Service):
             # Jobs of a new task may wait already, and our own consumer may sleep.
             self._engine.signal([Hint(kind="order", id=self.worker)])
         for job_id in orders.cancel:
-            self._desk.cancel(job_id)
+            self.on_cancel(job_id)
         self.on_claims(self.worker, orders.claims)
         if self._bus.wanted(Renewed):
             took_us = self._clock.monotonic_us() - now_us if now_us else 0

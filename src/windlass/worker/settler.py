@@ -11,9 +11,8 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from windlass.app.middleware import Stack, tell
 from windlass.core.clock import Clock
-from windlass.core.errors import BadValue, StoreError
+from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Settled
 from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.limits import Limits
@@ -40,7 +39,6 @@ class Settler(Service):
         engine: Engine,
         desk: Desk,
         worker: Callable[[], WorkerId],
-        stack: Stack,
         bus: Bus,
         limits: Limits,
     ) -> None:
@@ -48,7 +46,6 @@ class Settler(Service):
         self._engine = engine
         self._desk = desk
         self._worker = worker
-        self._stack = stack
         self._bus = bus
         self._limits = limits
         self._ends: deque[Settlement] = deque()
@@ -63,6 +60,8 @@ class Settler(Service):
         self._counting = threading.Lock()
         self.on_settled: Callable[[], None] = lambda: None
         """Called after each batch: the consumer may have room again."""
+        self.on_answer: Callable[[Settlement, Verdict], None] = lambda _settlement, _verdict: None
+        """Called for each end that the store has answered for."""
 
     def put(self, settlement: Settlement, *, urgent: bool) -> None:
         """Takes the end of an attempt; returns at once."""
@@ -109,9 +108,8 @@ class Settler(Service):
         """One round: all lines first, then up to a hundred ends."""
         self._urgent, self._since_us = False, 0
         if not self._going:
-            # Hooks see an end once, however often the store has to be asked.
             for _ in range(min(BATCH, len(self._ends))):
-                self._going.append(self._changed(self._ends.popleft()))
+                self._going.append(self._ends.popleft())
         # All lines that are here now, after the ends were taken: none of these jobs can have another one.
         self._write_notes(len(self._notes))
         if self._going:
@@ -152,14 +150,6 @@ class Settler(Service):
             return [Verdict.STALE]
         return self._settle([unstorable(claim, failure_of(error, self._limits, claim.task))])
 
-    def _changed(self, settlement: Settlement) -> Settlement:
-        for hook in self._stack.before_settle:
-            try:
-                settlement = _same(hook(settlement), settlement)
-            except BaseException:
-                log.exception("A middleware failed before a settle; the settlement stays as it was.")
-        return settlement
-
     def _settled(self, settlement: Settlement, verdict: Verdict) -> None:
         claim = self._desk.open.get(settlement.id)
         if claim is not None and claim.fence == settlement.fence:
@@ -184,8 +174,7 @@ class Settler(Service):
                 )
         if verdict is Verdict.STALE:
             log.warning("The claim of job %s was not ours any more; its end is dropped.", show_id(settlement.id))
-        if self._stack.after_settle:
-            tell(self._stack.after_settle, settlement, verdict)
+        self.on_answer(settlement, verdict)
 
     def take_counts(self) -> tuple[Delta, ...]:
         """What was counted since the last time, for the history."""
@@ -207,10 +196,3 @@ class Settler(Service):
             except Exception as error:
                 self._bell.wait(self._failed(error))
         return [*self._going, *self._ends]
-
-
-def _same(changed: object, settlement: Settlement) -> Settlement:
-    """What a hook made of a settlement, if it still is one of the same claim."""
-    if not isinstance(changed, Settlement) or (changed.id, changed.fence) != (settlement.id, settlement.fence):
-        raise BadValue("The hook before_settle did not return the settlement.", "Return it, as it was or changed.")
-    return changed

@@ -8,7 +8,7 @@ its answer was lost, nothing is astray yet: the consumer asks for it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from windlass.core.clock import Clock
 from windlass.core.ids import JobId, WorkerId
@@ -32,10 +32,12 @@ class Stocktaking:
         desk: Desk,
         settler: Settler,
         asking: Callable[[], bool],
+        running: Callable[[], Collection[JobId]],
         pause_s: float,
     ) -> None:
         self._clock = clock
         self._asking = asking
+        self._running = running
         self._pause_us = int(pause_s * 1e6)
         self._due_us = 0
         self._engine = engine
@@ -61,7 +63,7 @@ class Stocktaking:
         for key in unknown & self._unknown:
             self._give_back(*key, stored[key])
         for job_id, _ in vanished & self._vanished:
-            if job_id not in self._desk.running:
+            if job_id not in self._running():
                 log.warning("The store does not know the claim of job %s any more; it is let go.", job_id.hex())
                 self._desk.let_go(job_id)
         self._unknown, self._vanished = unknown, vanished

@@ -7,13 +7,15 @@ no slot free for 50 ms       claims that wait behind long jobs go back: another 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from windlass.app.endings import CancelAsked, TimedOut
 from windlass.core.clock import Clock
 from windlass.core.durations import show
-from windlass.worker.consumer import Consumer
-from windlass.worker.desk import Desk, Run
+from windlass.worker.desk import Run
+from windlass.worker.pools.pool import Pool
 from windlass.worker.service import Service, log
-from windlass.worker.settler import Settler
+from windlass.worker.staff import Office
 
 GRACE_US = 5_000_000
 LOOK_S = 0.05
@@ -24,13 +26,11 @@ class Watchman(Service):
 
     name = "watchman"
 
-    def __init__(
-        self, clock: Clock, desk: Desk, consumer: Consumer, settler: Settler, grace_us: int = GRACE_US
-    ) -> None:
+    def __init__(self, clock: Clock, office: Office, pool: Callable[[], Pool], grace_us: int = GRACE_US) -> None:
         super().__init__(clock)
-        self._desk = desk
-        self._consumer = consumer
-        self._settler = settler
+        self._desk = office.desk
+        self._office = office
+        self._pool = pool
         self._grace_us = grace_us
         self._asked_us: dict[bytes, int] = {}
 
@@ -45,7 +45,7 @@ class Watchman(Service):
         if self._asked_us:
             living = {run.claim.id for run in runs}
             self._asked_us = {job: at for job, at in self._asked_us.items() if job in living}
-        self._consumer.give_back(runs, now_us)
+        self._office.give_back(self._pool().hoarded(runs, now_us))
         return LOOK_S if self._desk.open else None
 
     def _watch(self, run: Run, now_us: int) -> None:
@@ -57,5 +57,5 @@ class Watchman(Service):
         asked = "a cancel" if run.asked is CancelAsked else "its timeout"
         text = f"The task has not heeded {asked} for {show(now_us - since_us)}; it runs on and its slot stays taken."
         run.context.log(text)
-        self._settler.count(run.claim.queue, run.claim.task, "overrun")
+        self._office.count(run.claim.queue, run.claim.task, "overrun")
         log.warning("%s %s: %s", run.claim.task, run.context.id, text)

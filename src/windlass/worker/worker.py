@@ -17,8 +17,10 @@ from windlass.core.errors import BadValue, WouldBlock, WrongPool
 from windlass.core.ids import show_id
 from windlass.core.names import check_label, check_name, near_miss, refuse_unknown
 from windlass.worker.crew import Crew
+from windlass.worker.in_process import InProcess
 from windlass.worker.kind import KINDS, Kind
 from windlass.worker.service import log
+from windlass.worker.staff import Office
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 EMPTY_LOOK_S = 0.2
@@ -66,7 +68,7 @@ class Worker:
     @property
     def running(self) -> int:
         """How many tasks run now."""
-        return 0 if self._crew is None else len(self._crew.desk.running)
+        return 0 if self._crew is None else len(self._crew.staff.running())
 
     def start(self) -> Self:
         """Returns once the worker may claim; an error of a resource or of `on_start` is raised here."""
@@ -77,7 +79,7 @@ class Worker:
         with self._own:
             if self._crew is None or self._crew.stopping:
                 _checked(self._app, self._slots, self._kind)  # again: tasks may have come since
-                self._crew = Crew(self._app, self._kind, self._slots, self._queues, self._name, self._clock)
+                self._crew = self._make_crew()
                 try:
                     self._crew.start()
                 except BaseException:
@@ -86,6 +88,23 @@ class Worker:
                 _at_exit.add(self)
                 self._app.before_close.add(self.stop)
         return self
+
+    def _make_crew(self) -> Crew:
+        app, clock = self._app, self._clock
+
+        def make_staff(office: Office) -> InProcess:
+            return InProcess(app, self._kind, self._slots, office, clock, app.engine)
+
+        return Crew(
+            app.engine,
+            app.settings,
+            app.bus,
+            clock,
+            make_staff,
+            kind=self._kind,
+            queues=self._queues,
+            name=self._name,
+        )
 
     def stop(self, drain: Duration | None = None) -> None:
         """Stops gracefully: what has not started goes back to the store, what runs has `drain` to end.

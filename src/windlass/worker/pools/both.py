@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.app.task import Task
 from windlass.engines.protocol import Claim
 from windlass.worker.desk import Run
-from windlass.worker.pools.pool import Wish
+from windlass.worker.staff import Wish
 
 if TYPE_CHECKING:
     from windlass.worker.pools.aio import AioPool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from windlass.app.context import Guard
 from windlass.core.clock import Clock
@@ -12,16 +12,10 @@ from windlass.engines.protocol import Claim, Settlement
 from windlass.worker.desk import Desk, Interrupt, Run
 from windlass.worker.executor import Executor, cancelled, given_back
 from windlass.worker.room import Room
+from windlass.worker.staff import Wish
 
 Settle = Callable[[Settlement, Claim], None]
 """Where an end goes; returns at once."""
-
-
-class Wish(NamedTuple):
-    """What a pool could run now: so many claims, of these tasks (None: of all that the worker's card lists)."""
-
-    limit: int
-    tasks: frozenset[str] | None = None
 
 
 class Pool(Protocol):

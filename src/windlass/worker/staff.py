@@ -1,0 +1,110 @@
+"""The seam between the two halves of a worker: the office claims, settles and beats; the staff runs tasks.
+
+    office  (crew.py)        knows the store and no task
+    staff   (in_process.py)  knows the tasks and no store; runs them in this process
+
+Neither knows how the other does its part, so that the staff can be in other processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from windlass.app.context import Kind
+from windlass.core.ids import JobId, WorkerId
+from windlass.engines.protocol import Claim, Settlement, Verdict
+from windlass.worker.desk import Desk
+
+
+class Wish(NamedTuple):
+    """What could run now: so many claims, of these tasks (None: of all that the worker's card lists)."""
+
+    limit: int
+    tasks: frozenset[str] | None = None
+
+
+class Office(Protocol):
+    """What the staff needs of the half that has the store. Nothing here blocks."""
+
+    @property
+    def desk(self) -> Desk: ...
+
+    def worker(self) -> WorkerId:
+        """The worker's id, new when it was taken for dead."""
+        ...
+
+    def settle(self, settlement: Settlement, claim: Claim) -> None:
+        """Takes the end of an attempt."""
+        ...
+
+    def give_back(self, claims: Sequence[Claim]) -> None:
+        """Takes claims back that were not started."""
+        ...
+
+    def write(self, job: JobId, fence: int, kind: Kind, data: bytes) -> None:
+        """Takes a line or a progress of a running job."""
+        ...
+
+    def count(self, queue: str, task: str, name: str) -> None:
+        """Counts something that happened to a job."""
+        ...
+
+    def hungry(self) -> None:
+        """A slot is free."""
+        ...
+
+
+class Staff(Protocol):
+    """Who runs a worker's tasks."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def tasks(self) -> tuple[str, ...]:
+        """Those it can run, by name. A job of another task waits for a worker that can."""
+        ...
+
+    def start(self) -> None:
+        """Returns once tasks can run; an error of a resource or of `on_start` is raised here."""
+        ...
+
+    def wishes(self) -> list[Wish]:
+        """What to ask the store for, one after the other until one is not filled."""
+        ...
+
+    def put(self, claims: tuple[Claim, ...]) -> None:
+        """Takes claims to run, in their order; returns at once."""
+        ...
+
+    def waiting(self) -> int:
+        """How many claims have not been started."""
+        ...
+
+    def take_back(self) -> list[Claim]:
+        """Gives up claims that have not been started; those it cannot give at once it gives back to the office."""
+        ...
+
+    def cancel(self, job_id: JobId) -> None:
+        """Somebody wants the job to end."""
+        ...
+
+    def running(self) -> Collection[JobId]:
+        """The jobs that slots run now."""
+        ...
+
+    def stuck(self) -> tuple[str, ...]:
+        """Running jobs that do not heed being stopped."""
+        ...
+
+    def answered(self, settlement: Settlement, verdict: Verdict) -> None:
+        """The store has answered for the end of an attempt."""
+        ...
+
+    def stop(self, timeout_s: float) -> None:
+        """Ends the slots; a task that still runs is left to itself."""
+        ...
+
+    def close(self) -> None:
+        """The last of all: `on_stop`, and what resources have to do at the end."""
+        ...
