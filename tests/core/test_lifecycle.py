@@ -14,6 +14,7 @@ from windlass.core.lifecycle import (
     POISON_CRASHES,
     SUSPECT_LOSSES,
     TABLE,
+    Change,
     Event,
     Standing,
     Transition,
@@ -21,6 +22,7 @@ from windlass.core.lifecycle import (
     asked_reason,
     decide,
     heed_cancel,
+    why_not,
 )
 
 STANDINGS = st.builds(
@@ -77,6 +79,37 @@ def test_what_the_table_does_not_have_is_not_allowed() -> None:
     assert allowed(State.SUCCEEDED, Event.RETRY) == frozenset()
     assert allowed(State.HELD, Event.CLAIM) == frozenset()
     assert allowed(State.SCHEDULED, Event.CLAIM) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("change", "states", "why"),
+    [
+        (Change.CANCEL, ENDED, "It has ended already: {}."),
+        (
+            Change.RETRY,
+            LIVE | {State.SUCCEEDED},
+            "It is {}; only dead, cancelled and expired jobs are retried by hand.",
+        ),
+        (Change.RUN_NOW, frozenset(State) - {State.SCHEDULED}, "It is {}, not scheduled."),
+        (Change.DELETE, frozenset({State.RUNNING}), "It is {}; cancel it first."),
+    ],
+)
+def test_each_change_is_refused_in_some_states_and_the_sentence_names_the_state(
+    change: Change, states: frozenset[State], why: str
+) -> None:
+    said = {state: why_not(state, change) for state in State}
+    assert said == {state: why.format(state) if state in states else None for state in State}
+
+
+def test_a_change_that_is_wanted_in_one_state_is_refused_in_the_others() -> None:
+    assert why_not(State.DEAD, Change.DELETE, State.DEAD) is None
+    assert why_not(State.READY, Change.DELETE, State.DEAD) == "It is ready, not dead."
+    assert why_not(State.RUNNING, Change.DELETE, State.RUNNING) == "It is running; cancel it first."
+
+
+@pytest.mark.parametrize("change", Change)
+def test_no_change_is_made_to_a_job_that_is_not_there(change: Change) -> None:
+    assert why_not(None, change) == why_not(None, change, State.DEAD) == "There is no such job."
 
 
 @given(st.one_of(st.none(), st.sampled_from(Outcome)), STANDINGS, DELAYS, st.sampled_from([None, "asked"]))

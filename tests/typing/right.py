@@ -25,6 +25,7 @@ from windlass import (
     gather,
     injected,
 )
+from windlass.engines.protocol import Amendment, Change
 
 app = App("memory://", routes={"mail.*": "mail"}, lease="30s")
 
@@ -172,3 +173,4 @@ def log_in(user: str, password: Secret[str]) -> Secret[bytes]:
 
 
 assert_type(log_in.delay("ann", Secret("x")), Handle[Secret[bytes]])
+assert_type(Amendment(change=Change.CANCEL).change, Change)

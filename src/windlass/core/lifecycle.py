@@ -52,6 +52,15 @@ class Event(StrEnum):
     RUN_NOW = "run_now"
 
 
+class Change(StrEnum):
+    """What people can do to a job."""
+
+    CANCEL = "cancel"  # end a job that waits; ask one that runs to stop
+    RETRY = "retry"  # let a dead, cancelled or expired job run again, from its first attempt
+    RUN_NOW = "run_now"  # a scheduled job is due now
+    DELETE = "delete"  # take a job away that does not run
+
+
 _AGAIN = frozenset({State.READY, State.SCHEDULED, State.CANCELLED})
 # Cancelled, because where a cancel was asked for while it ran there is no "again". Never held: a job that
 # runs again has kept its place in its lane.
@@ -87,6 +96,27 @@ TABLE: dict[tuple[State | None, Event | Outcome], frozenset[State]] = {
 def allowed(state: State | None, event: Event | Outcome) -> frozenset[State]:
     """Where the event may lead from this state; empty: it may not happen here."""
     return TABLE.get((state, event), frozenset())
+
+
+def why_not(state: State | None, change: Change, only: State | None = None) -> str | None:
+    """Why the change leaves a job in this state as it is, in a sentence; None: by its state it may be made.
+
+    `only` is the one state in which the change is wanted.
+    """
+    if state is None:
+        return "There is no such job."
+    if only not in {None, state}:
+        return f"It is {state}, not {only}."
+    match change:
+        case Change.CANCEL:
+            return None if allowed(state, Event.CANCEL) else f"It has ended already: {state}."
+        case Change.RETRY:
+            why = f"It is {state}; only dead, cancelled and expired jobs are retried by hand."
+            return None if allowed(state, Event.RETRY) else why
+        case Change.RUN_NOW:
+            return None if allowed(state, Event.RUN_NOW) else f"It is {state}, not scheduled."
+        case Change.DELETE:
+            return "It is running; cancel it first." if state is State.RUNNING else None
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ import msgspec
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.job import Failure, Job, Outcome, State
 from windlass.core.lifecycle import SUCCESS, Transition
+from windlass.core.lifecycle import Change as Change  # noqa: PLC0414 - whoever amends imports all of it from here
 
 BATCH = 100
 """No statement touches more jobs than about this; what does not fit is written as a chore."""
@@ -310,15 +311,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     scanned: int = 0  # how many records were looked at
     back_to_us: int | None = None
     """The time of the oldest record looked at: how far back the search has come."""
-
-
-class Change(StrEnum):
-    """What amend can do to a job."""
-
-    CANCEL = "cancel"  # end a job that waits; ask one that runs to stop
-    RETRY = "retry"  # let a dead, cancelled or expired job run again, from its first attempt
-    RUN_NOW = "run_now"  # a scheduled job is due now
-    DELETE = "delete"  # take a job away that does not run
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from windlass.core.errors import BadValue
 from windlass.core.gates import OPEN, Gate, read_gate
 from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import ENDED, WAITING, Job, Request, State
-from windlass.core.lifecycle import Event, allowed
+from windlass.core.lifecycle import Event, allowed, why_not
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.names import check_name
 from windlass.core.redact import SECRET_NAMES, masked_at, unmask
@@ -149,27 +149,11 @@ def judge(engine: Engine, change: Change, ids: Sequence[JobId]) -> Steered:
 
 def _judged(engine: Engine, change: Change, ids: Sequence[JobId]) -> Iterator[Amended]:
     for batch in _batches(ids):
-        whys = [_why_not(job, change) for job in engine.fetch(batch, frozenset())]
+        jobs = engine.fetch(batch, frozenset())
+        whys = [why_not(None if job is None else record_of(job).state, change) for job in jobs]
         refused = (Refusal(id=job_id, why=why) for job_id, why in zip(batch, whys, strict=True) if why is not None)
         changed = (job_id for job_id, why in zip(batch, whys, strict=True) if why is None)
         yield Amended(changed=tuple(changed), refused=tuple(refused))
-
-
-def _why_not(job: Job | None, change: Change) -> str | None:
-    """Why the change would leave the job as it is, in the words of the engines."""
-    if job is None:
-        return "There is no such job."
-    state = record_of(job).state
-    match change:
-        case Change.CANCEL:
-            return None if allowed(state, Event.CANCEL) else f"It has ended already: {state}."
-        case Change.RETRY:
-            why = f"It is {state}; only dead, cancelled and expired jobs are retried by hand."
-            return None if allowed(state, Event.RETRY) else why
-        case Change.RUN_NOW:
-            return None if allowed(state, Event.RUN_NOW) else f"It is {state}, not scheduled."
-        case Change.DELETE:
-            return "It is running; cancel it first." if state is State.RUNNING else None
 
 
 def _queries(change: Change, which: Query) -> list[Query]:

@@ -11,7 +11,7 @@ import msgspec
 from windlass.core.errors import BadValue
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, WAITING, State
-from windlass.core.lifecycle import CANCELLED, Event, allowed, asked_reason
+from windlass.core.lifecycle import CANCELLED, asked_reason, why_not
 from windlass.engines.memory.admission import Admission
 from windlass.engines.memory.settle import move_queue
 from windlass.engines.memory.store import Row, Store
@@ -139,8 +139,7 @@ def amend(admission: Admission, amendment: Amendment, now_us: int) -> Amended:
     changed: list[JobId] = []
     refused: list[Refusal] = []
     for job_id in ids:
-        row = admission.store.rows.get(job_id)
-        why = "There is no such job." if row is None else _change(admission, row, amendment, now_us)
+        why = _change(admission, admission.store.rows.get(job_id), amendment, now_us)
         if why is None:
             changed.append(job_id)
         else:
@@ -153,38 +152,32 @@ def _bounded(query: Query) -> Query:
     return msgspec.structs.replace(query, limit=min(query.limit, BATCH), count=False)
 
 
-def _change(admission: Admission, row: Row, amendment: Amendment, now_us: int) -> str | None:
-    if amendment.state not in {None, row.state}:
-        return f"It is {row.state}, not {amendment.state}."
+def _change(admission: Admission, row: Row | None, amendment: Amendment, now_us: int) -> str | None:
+    why = why_not(None if row is None else row.state, amendment.change, amendment.state)
+    if row is None or why is not None:
+        return why
     match amendment.change:
         case Change.CANCEL:
-            return _cancel(admission, row, amendment.reason, now_us)
+            _cancel(admission, row, amendment.reason, now_us)
         case Change.RETRY:
             return _retry(admission, row, now_us)
         case Change.RUN_NOW:
-            if not allowed(row.state, Event.RUN_NOW):
-                return f"It is {row.state}, not scheduled."
             admission.run_now(row, now_us)
-            return None
         case Change.DELETE:
-            return _delete(admission, row, now_us)
+            _delete(admission, row, now_us)
+    return None
 
 
-def _cancel(admission: Admission, row: Row, reason: str | None, now_us: int) -> str | None:
-    if not allowed(row.state, Event.CANCEL):
-        return f"It has ended already: {row.state}."
+def _cancel(admission: Admission, row: Row, reason: str | None, now_us: int) -> None:
     if row.state is State.RUNNING:
         row.reason = asked_reason(row.reason if row.cancel_asked else None, reason)
         row.cancel_asked = True
         admission.asked.add(row.worker or b"")
-        return None
-    admission.end(row, State.CANCELLED, now_us, reason=reason or CANCELLED)
-    return None
+    else:
+        admission.end(row, State.CANCELLED, now_us, reason=reason or CANCELLED)
 
 
 def _retry(admission: Admission, row: Row, now_us: int) -> str | None:
-    if not allowed(row.state, Event.RETRY):
-        return f"It is {row.state}; only dead, cancelled and expired jobs are retried by hand."
     unique = row.request.unique
     if unique is not None:
         holder = admission.holder(unique.key, now_us)
@@ -202,10 +195,7 @@ def _retry(admission: Admission, row: Row, now_us: int) -> str | None:
     return None
 
 
-def _delete(admission: Admission, row: Row, now_us: int) -> str | None:
-    if row.state is State.RUNNING:
-        return "It is running; cancel it first."
+def _delete(admission: Admission, row: Row, now_us: int) -> None:
     if row.state in WAITING:
         admission.end(row, State.CANCELLED, now_us)
     admission.store.drop(row)
-    return None

@@ -17,7 +17,7 @@ import msgspec
 from windlass.core.errors import BadValue
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Job, State
-from windlass.core.lifecycle import CANCELLED, Event, allowed, asked_reason
+from windlass.core.lifecycle import CANCELLED, asked_reason, why_not
 from windlass.core.limits import Limits
 from windlass.engines.protocol import (
     BATCH,
@@ -213,8 +213,7 @@ def amend(tx: Tx, amendment: Amendment, limits: Limits) -> Amended:
     changed: list[JobId] = []
     refused: list[Refusal] = []
     for job_id in ids:
-        row = rows.by_id(tx.connection, job_id)
-        why = "There is no such job." if row is None else _change(admission, row, amendment)
+        why = _change(admission, rows.by_id(tx.connection, job_id), amendment)
         if why is None:
             changed.append(job_id)
         else:
@@ -223,40 +222,34 @@ def amend(tx: Tx, amendment: Amendment, limits: Limits) -> Amended:
     return Amended(changed=tuple(changed), refused=tuple(refused), cursor=cursor)
 
 
-def _change(admission: Admission, row: Row, amendment: Amendment) -> str | None:
-    if amendment.state not in {None, row.state}:
-        return f"It is {row.state}, not {amendment.state}."
+def _change(admission: Admission, row: Row | None, amendment: Amendment) -> str | None:
+    why = why_not(None if row is None else State(row.state), amendment.change, amendment.state)
+    if row is None or why is not None:
+        return why
     match amendment.change:
         case Change.CANCEL:
-            return _cancel(admission, row, amendment.reason)
+            _cancel(admission, row, amendment.reason)
         case Change.RETRY:
             return _retry(admission, row)
         case Change.RUN_NOW:
-            if not allowed(State(row.state), Event.RUN_NOW):
-                return f"It is {row.state}, not scheduled."
             row.due_us = admission.tx.now_us
             admission.place(row)
-            return None
         case Change.DELETE:
-            return _delete(admission, row)
+            _delete(admission, row)
+    return None
 
 
-def _cancel(admission: Admission, row: Row, reason: str | None) -> str | None:
-    if not allowed(State(row.state), Event.CANCEL):
-        return f"It has ended already: {row.state}."
+def _cancel(admission: Admission, row: Row, reason: str | None) -> None:
     if row.state == RUNNING:
         row.reason = asked_reason(row.reason if row.cancel_asked else None, reason)
         row.cancel_asked = 1
         rows.save(admission.tx.connection, row)
         admission.tx.asked.add(row.worker or b"")
-        return None
-    admission.end(row, State.CANCELLED.value, reason=reason or CANCELLED)
-    return None
+    else:
+        admission.end(row, State.CANCELLED.value, reason=reason or CANCELLED)
 
 
 def _retry(admission: Admission, row: Row) -> str | None:
-    if not allowed(State(row.state), Event.RETRY):
-        return f"It is {row.state}; only dead, cancelled and expired jobs are retried by hand."
     tx = admission.tx
     try:
         extra = decode_extra(tx.run(sql("extra_read"), (row.id,)).get)
@@ -278,10 +271,7 @@ def _retry(admission: Admission, row: Row) -> str | None:
     return None
 
 
-def _delete(admission: Admission, row: Row) -> str | None:
-    if row.state == RUNNING:
-        return "It is running; cancel it first."
+def _delete(admission: Admission, row: Row) -> None:
     if row.ended_us is None:
         admission.end(row, State.CANCELLED.value)
     drop(admission, row)
-    return None
