@@ -12,7 +12,7 @@ from windlass.core.errors import BadName, BadValue, CorruptRecord, JobDead, JobN
 from windlass.core.gates import Gate, read_gate
 from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import Edge, Outcome, State, Unique
-from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine, Query
+from windlass.engines.protocol import BATCH, Amended, Amendment, Change, Engine, Query, Receipt
 from windlass.ops import stats, steer, view
 from windlass.ops.facts import change
 from windlass.testing.conformance import Harness
@@ -213,6 +213,10 @@ def test_a_dead_job_that_somebody_retries_meanwhile_is_not_deleted(
 # ── one job, once more ──────────────────────────────────────────────────────────────────────────────────
 
 
+def send_again(engine: Engine, job_id: JobId, **how: Any) -> Receipt:
+    return steer.resend(engine, steer.remake(engine, job_id, **how))
+
+
 def test_a_dead_job_is_sent_again_with_other_arguments_and_stays(app: App) -> None:
     @app.task(name="divide", retry=0)
     def divide(a: int, b: int, *, password: str) -> list[Any]:
@@ -224,7 +228,7 @@ def test_a_dead_job_is_sent_again_with_other_arguments_and_stays(app: App) -> No
             dead.get(timeout=10)
         seen = view.job(app.engine, dead.job_id)
         assert (seen.args, seen.kwargs) == ([6, 0], {"password": "***"})
-        receipt = steer.resend(app.engine, dead.job_id, args=[6, 3], kwargs=seen.kwargs)
+        receipt = send_again(app.engine, dead.job_id, args=[6, 3], kwargs=seen.kwargs)
         again = divide.result(show_id(receipt.id))
         assert again.get(timeout=10) == [2.0, "hunter2"]
     new, old = view.job(app.engine, receipt.id), view.job(app.engine, dead.job_id)
@@ -242,7 +246,7 @@ def dead_job(harness: Harness, **fields: object) -> JobId:
 
 def test_without_arguments_they_are_those_of_the_old_one_to_the_byte(harness: Harness) -> None:
     job_id = dead_job(harness, tags=("a",), options=b'{"timeout_us":5}')
-    (old, new) = (harness.job(job_id), harness.job(steer.resend(harness.engine, job_id).id))
+    (old, new) = (harness.job(job_id), harness.job(send_again(harness.engine, job_id).id))
     assert new.request.payload == old.request.payload
     assert (new.request.tags, new.request.options) == (("a",), b'{"timeout_us":5}')
 
@@ -253,14 +257,14 @@ def test_what_the_old_one_waited_for_does_not_hold_the_new_one(harness: Harness)
     job_id = dead_job(harness, parents=(Edge(parent.id),), expires_us=harness.now_us + 1_000_000)
     harness.amend(Change.DELETE, parent.id)
     harness.pass_time(5)
-    assert harness.state(steer.resend(harness.engine, job_id).id) is State.READY
+    assert harness.state(send_again(harness.engine, job_id).id) is State.READY
 
 
 def test_a_repeat_after_a_lost_answer_is_one_job_and_one_mark(harness: Harness) -> None:
     job_id, new = dead_job(harness), new_id()
-    receipts = [steer.resend(harness.engine, job_id, args=[2], as_id=new) for _ in range(2)]
+    receipts = [send_again(harness.engine, job_id, args=[2], as_id=new) for _ in range(2)]
     assert [receipt.duplicate_of for receipt in receipts] == [None, new]
-    other = steer.resend(harness.engine, job_id, args=[3]).id
+    other = send_again(harness.engine, job_id, args=[3]).id
     seen = view.job(harness.engine, job_id, now_us=harness.now_us)
     assert seen.retried_by == (show_id(new), show_id(other))
     assert steer.look(harness.engine, Change.CANCEL, Query(queue=seen.queue)).count == 2
@@ -268,7 +272,7 @@ def test_a_repeat_after_a_lost_answer_is_one_job_and_one_mark(harness: Harness) 
 
 def test_the_mark_goes_with_the_time_of_a_dead_record(harness: Harness) -> None:
     job_id = dead_job(harness)
-    steer.resend(harness.engine, job_id)
+    send_again(harness.engine, job_id)
     key = f"retried/{job_id.hex()}"
     assert harness.engine.read([key])[0] is not None
     harness.jump(harness.limits.keep_dead_us / 1e6 + 1)
@@ -278,7 +282,7 @@ def test_the_mark_goes_with_the_time_of_a_dead_record(harness: Harness) -> None:
 def test_a_job_whose_key_is_taken_is_neither_sent_nor_marked(harness: Harness) -> None:
     job_id = dead_job(harness, unique=Unique("k"))
     holder = harness.send(unique=Unique("k"), queue="other")
-    assert steer.resend(harness.engine, job_id).duplicate_of == holder
+    assert send_again(harness.engine, job_id).duplicate_of == holder
     assert view.job(harness.engine, job_id, now_us=harness.now_us).retried_by == ()
 
 
@@ -286,9 +290,9 @@ def test_a_job_whose_key_is_taken_is_neither_sent_nor_marked(harness: Harness) -
 def test_only_what_ended_badly_is_sent_again(harness: Harness, state: State) -> None:
     job_id = harness.job_in(state)
     with pytest.raises(BadValue, match=rf"is {state}\. Send again what is dead"):
-        steer.resend(harness.engine, job_id, args=[])
+        steer.remake(harness.engine, job_id, args=[])
     with pytest.raises(JobNotFound):
-        steer.resend(harness.engine, new_id())
+        steer.remake(harness.engine, new_id())
 
 
 @pytest.mark.parametrize(
@@ -301,7 +305,7 @@ def test_only_what_ended_badly_is_sent_again(harness: Harness, state: State) -> 
 def test_a_mask_is_never_stored_in_place_of_a_secret(harness: Harness, edit: dict[str, Any], where: str) -> None:
     job_id = dead_job(harness, queue="q")
     with pytest.raises(BadValue, match=rf"`{where}` is still masked"):
-        steer.resend(harness.engine, job_id, **edit)
+        send_again(harness.engine, job_id, **edit)
     assert steer.look(harness.engine, Change.CANCEL, Query(queue="q")).count == 0
 
 
@@ -309,7 +313,7 @@ def test_arguments_that_cannot_be_read_can_be_replaced_only_by_a_new_send(harnes
     claim = harness.running(payload=b"damaged")
     harness.finish(claim, Outcome.FAILED)
     with pytest.raises(CorruptRecord):
-        steer.resend(harness.engine, claim.id, args=[1])
+        steer.remake(harness.engine, claim.id, args=[1])
 
 
 # ── queues ──────────────────────────────────────────────────────────────────────────────────────────────

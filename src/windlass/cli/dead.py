@@ -218,14 +218,14 @@ def _resend(here: Store, job_id: JobId, arguments: dict[str, Any], manner: Manne
     from windlass.core.ids import show_id
     from windlass.ops import steer
 
-    arguments |= {"secret_names": here.settings.secret_names, "limits": here.settings.limits}
-    request = steer.remake(here.engine, job_id, **arguments)
+    limits = here.settings.limits
+    request = steer.remake(here.engine, job_id, **arguments, secret_names=here.settings.secret_names, limits=limits)
     if (known := function_of(here, request.task)) is not None:
-        known.signature.decode(request.payload, here.settings.limits)  # as the worker will read them
+        known.signature.decode(request.payload, limits)  # as the worker will read them
     if manner.dry_run:
         put_json({"would_change": 1}) if manner.as_json else put("1 job would be sent in its place.")
         return
-    receipt = steer.resend(here.engine, job_id, **arguments)
+    receipt = steer.resend(here.engine, request, limits)
     sent = receipt.duplicate_of in {None, receipt.id}
     if manner.as_json:
         put_json({"id": show_id(receipt.id) if sent else None, "duplicate_of": _shown(receipt.duplicate_of)})

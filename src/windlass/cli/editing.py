@@ -1,6 +1,6 @@
 """Other arguments for a job that is sent again: `--edit name=value`, or `--args` and `--kwargs` whole.
 
-People edit what they were shown: the redacted arguments. Where the mask was left standing, `ops.steer.resend` puts the
+People edit what they were shown: the redacted arguments. Where the mask was left standing, `ops.steer.remake` puts the
 secret back.
 """
 
@@ -67,7 +67,7 @@ def value_of(text: str) -> Any:
 
 
 def edited(here: Store, job_id: JobId, edit: tuple[str, ...], args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments as `resend` takes them: None where they stay."""
+    """The arguments as `remake` takes them: None where they stay."""
     if not edit:
         return {"args": args, "kwargs": kwargs}
     from windlass.ops import view

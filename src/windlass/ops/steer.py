@@ -197,28 +197,6 @@ def _pages(engine: Engine, query: Query) -> Iterator[Page]:
 # ── one job, once more ──────────────────────────────────────────────────────────────────────────────────
 
 
-def resend(
-    engine: Engine,
-    job_id: JobId,
-    *,
-    args: Sequence[Any] | None = None,
-    kwargs: dict[str, Any] | None = None,
-    as_id: JobId | None = None,
-    secret_names: Iterable[str] = SECRET_NAMES,
-    limits: Limits = DEFAULT,
-) -> Receipt:
-    """Sends a new job in the place of one that ended badly, with other arguments; the old one stays, and is marked.
-
-    What is not given stays as it was, and so does a secret whose mask was left standing. With `as_id`, a repeat after a
-    lost answer is one job. The new one runs at once: delay, expiry, parents and flow are not those of the old.
-    """
-    request = remake(engine, job_id, args=args, kwargs=kwargs, as_id=as_id, secret_names=secret_names, limits=limits)
-    (receipt,) = engine.insert([Job(request=request)])
-    if receipt.duplicate_of in {None, request.id}:
-        mark_retried(engine, job_id, request.id, limits)
-    return receipt
-
-
 def remake(
     engine: Engine,
     job_id: JobId,
@@ -229,7 +207,11 @@ def remake(
     secret_names: Iterable[str] = SECRET_NAMES,
     limits: Limits = DEFAULT,
 ) -> Request:
-    """What `resend` would send; raises where it would refuse. Nothing is sent."""
+    """A new job for the place of one that ended badly, with other arguments; `resend` sends it.
+
+    What is not given stays as it was, and so does a secret whose mask was left standing. With `as_id`, a repeat after a
+    lost answer is one job. The new one runs at once: delay, expiry, parents and flow are not those of the old.
+    """
     old = find(engine, job_id)
     state = record_of(old).state
     if not allowed(state, Event.RETRY):
@@ -241,6 +223,14 @@ def remake(
     if args is not None or kwargs is not None:
         payload = _edited(old, args, kwargs, tuple(secret_names), limits)
     return _anew(old.request, as_id or new_id(), payload)
+
+
+def resend(engine: Engine, request: Request, limits: Limits = DEFAULT) -> Receipt:
+    """Sends what `remake` made; the old job stays, and is marked."""
+    (receipt,) = engine.insert([Job(request=request)])
+    if request.retry_of is not None and receipt.duplicate_of in {None, request.id}:
+        mark_retried(engine, request.retry_of, request.id, limits)
+    return receipt
 
 
 def _anew(old: Request, job_id: JobId, payload: bytes) -> Request:
