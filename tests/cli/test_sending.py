@@ -236,9 +236,10 @@ def test_a_task_that_no_worker_knows_is_sent_with_a_remark(shell: Shell) -> None
 
 
 def test_a_misspelt_option_is_not_an_argument(shell: Shell) -> None:
-    said = shell.refused("call", "tasks.greet", "you", "--wiat", code=2)
-    assert "No such option '--wiat'" in said
-    assert "--wait" in said
+    for option, meant in (("--wiat", "--wait"), ("--delays", "--delay")):
+        said = shell.refused("call", "tasks.greet", "you", option, code=2)
+        assert f"No such option '{option}'. Did you mean '{meant}'?" in said
+    assert "Did you mean" not in shell.refused("call", "tasks.greet", "you", "--zzz", code=2)
     assert not (shell.folder / "windlass.db").exists()
     job_id = shell.out("call", "tasks.greet", "-1", "--", "--text")
     assert json.loads(shell.out("jobs", "show", job_id, "--json"))["args"] == [-1, "--text"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,11 +58,14 @@ class Call(click.Command):
     """A command whose arguments may be negative numbers, and whose misspelt options are refused all the same."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from windlass.core.names import near_miss
+
         known = [name for one in self.get_params(ctx) for name in one.opts]
         for word in args[: args.index("--")] if "--" in args else args:
             name = word.partition("=")[0]
             if name.startswith("--") and name not in known:
-                raise click.NoSuchOption(name, possibilities=get_close_matches(name, known), ctx=ctx)
+                meant = near_miss(name, known)
+                raise click.NoSuchOption(name, possibilities=[meant] if meant else None, ctx=ctx)
         return super().parse_args(ctx, args)
 
 
