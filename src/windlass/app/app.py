@@ -39,6 +39,7 @@ from windlass.core.names import check_name, near_miss
 from windlass.core.plural import number_of
 from windlass.core.retry import Retry
 from windlass.core.settings import Settings, load
+from windlass.core.system import at_fork
 from windlass.engines.connect import connect
 from windlass.engines.protocol import Engine, Receipt
 
@@ -486,5 +487,5 @@ def _at_exit() -> None:
             log.exception("%r was not closed cleanly.", app)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)

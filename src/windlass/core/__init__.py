@@ -1,7 +1,9 @@
-"""What a job is: pure values and rules. Nothing here does any I/O but reading settings and the clock.
+"""What a job is: pure values and rules. Nothing here does any I/O but reading settings and the clock, and
+what the rooms above ask of the operating system (`system.py`).
 
 Reading order: `job.py` and `lifecycle.py` (what a job is and how it moves), `rank.py`, `gates.py` and `pick.py`
 (which job runs next), `retry.py`, `rates.py` and `breaker.py` (when it may run again), `codec.py` (how arguments
 travel), `intake.py`, `names.py` and `limits.py` (what may enter), `settings.py`, `errors.py`, `events.py`, `redact.py`
-and `secret.py` (what may be shown), `plural.py` (numbers in sentences).
+and `secret.py` (what may be shown), `plural.py` (numbers in sentences), `system.py` (what
+differs between operating systems).
 """

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import os
 import re
 import sys
 import threading
@@ -29,6 +28,7 @@ import msgspec
 from windlass.core.errors import CorruptRecord, JobError, NotSerialisable, WindlassError, WrongType
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.secret import MARK, MARK_IN_JSON, Secret, is_marked, revived
+from windlass.core.system import at_fork
 
 VERSION: Final = 1
 CODECS: Final = frozenset({"json"})
@@ -330,7 +330,7 @@ def _after_fork() -> None:
     _building = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 def reader(annotation: Any, whose: str) -> Read:

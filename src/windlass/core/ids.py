@@ -12,6 +12,7 @@ import threading
 import time
 
 from windlass.core.errors import BadValue
+from windlass.core.system import at_fork
 
 JobId = bytes
 WorkerId = bytes
@@ -39,7 +40,7 @@ def _after_fork() -> None:
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 def child_id(parent: bytes, index: int) -> bytes:

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from windlass.core.errors import BadValue
 from windlass.core.ids import new_id
+from windlass.core.system import sync_folder
 from windlass.engines.protocol import Engine
 
 
@@ -33,11 +34,7 @@ def backup(engine: Engine, target: Path, *, overwrite: bool = False) -> Path:
         os.replace(beside, target)  # at once: whoever reads it has the old one or the new one
     finally:
         beside.unlink(missing_ok=True)
-    folder = os.open(target.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(target.parent)
     return target.absolute()
 
 

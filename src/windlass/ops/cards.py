@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from windlass.core.errors import WindlassError
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.info import Info, decode_info
 from windlass.core.redact import plain
+from windlass.core.system import is_running
 from windlass.engines.protocol import Card, Engine, Sweep, Tally, TallyQuery
 
 SHOWN = 3
@@ -56,17 +56,7 @@ def is_late(card: Card, now_us: int) -> bool:
 
 def is_gone(card: Card, now_us: int) -> bool:
     """Whether it is late, and its process on this host is no more: it died, and nobody has swept since."""
-    return is_late(card, now_us) and card.host == platform.node() and not _runs(card.pid)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # somebody else's
-    return True
+    return is_late(card, now_us) and card.host == platform.node() and not is_running(card.pid)
 
 
 def listens(card: Card, queue: str) -> bool:

@@ -12,6 +12,8 @@ import signal
 import threading
 import time
 
+from windlass.core import system
+
 
 def hold_on_to(descriptor: int, patience_s: float) -> None:
     """From now on the end of whoever holds the other end of the pipe is a SIGTERM to this process, then its end."""
@@ -23,4 +25,4 @@ def _wait(descriptor: int, patience_s: float) -> None:
     os.read(descriptor, 1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(patience_s)
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), system.SIGKILL)

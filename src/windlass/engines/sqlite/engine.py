@@ -24,6 +24,7 @@ from windlass.core.ids import JobId, WorkerId
 from windlass.core.intake import check_jobs
 from windlass.core.job import Attempt, Job, LogLine, Progress, State
 from windlass.core.limits import MIB, Limits
+from windlass.core.system import at_fork, sync_folder
 from windlass.engines.checks import (
     check_amendment,
     check_beat,
@@ -78,7 +79,6 @@ from windlass.engines.sqlite.files import (
     network_file_system,
     open_safely,
     refused,
-    sync_folder,
 )
 from windlass.engines.sqlite.gate import Gate
 from windlass.engines.sqlite.line import Operation
@@ -518,7 +518,7 @@ class SqliteEngine:
 def _sync(path: Path) -> None:
     """Puts a file and its name on the disk."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
@@ -591,4 +591,4 @@ def _after_fork() -> None:
         engine.after_fork()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)
+at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)

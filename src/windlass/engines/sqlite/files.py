@@ -14,13 +14,13 @@ somewhere else. Everything is 0600 in folders of 0700.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from windlass.core import system
 from windlass.core.errors import (
     NotADatabase,
     NotWritable,
@@ -127,8 +127,7 @@ class Paths:
 
     def free_bytes(self) -> int:
         """What is left on the disk for this user."""
-        disk = os.statvfs(self._parent)
-        return disk.f_bavail * disk.f_frsize
+        return system.free_bytes(self._parent)
 
 
 def make_folder(path: Path) -> None:
@@ -145,8 +144,7 @@ def make_folder(path: Path) -> None:
 def open_safely(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
     """A descriptor of a plain file of ours, made with 0600 where it is missing; never follows a link."""
     try:
-        # Non-blocking, so that a FIFO put in its place cannot hang us.
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        descriptor = os.open(path, flags | system.O_SAFE, 0o600)
     except OSError as error:
         raise refused(path, error) from None
     try:
@@ -168,9 +166,9 @@ def refuse_stranger(path: Path, found: os.stat_result, is_kind: Callable[[int], 
     """Refuses a link, another kind of file and another owner; changes nothing."""
     if not is_kind(found.st_mode):
         raise UnsafeFile(f"{path} is a link or another kind of file than it should be.", "Give another path.")
-    if found.st_uid != os.geteuid():
+    if found.st_uid != system.user_id():
         raise UnsafeFile(
-            f"{path} belongs to user {found.st_uid}; this process runs as {os.geteuid()}.",
+            f"{path} belongs to user {found.st_uid}; this process runs as {system.user_id()}.",
             "Run as its owner, or give a file of your own.",
         )
 
@@ -229,24 +227,24 @@ class Presence:
 
     def enter(self) -> bool:
         """Joins those who have it open; True if the last end was unclean and nobody else is in."""
-        alone = _try_lock(self._descriptor, fcntl.LOCK_EX)
-        marked = os.pread(self._descriptor, 5, 0) == b"dirty"
+        alone = _try_lock(self._descriptor, system.LOCK_EX)
+        marked = system.pread(self._descriptor, 5, 0) == b"dirty"
         if not marked:
             # On the disk before the first write: a power cut must find it there too.
             try:
-                os.pwrite(self._descriptor, b"dirty", 0)
+                system.pwrite(self._descriptor, b"dirty", 0)
                 os.fsync(self._descriptor)
                 for folder in (self._folder, self._folder.parent):
-                    sync_folder(folder)
+                    system.sync_folder(folder)
             except OSError as error:
                 raise refused(self._folder, error) from None
-        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        system.flock(self._descriptor, system.LOCK_SH)
         return alone and marked
 
     def leave(self, *, clean: bool) -> None:
         """Goes; the last one leaves the file clean behind it."""
-        if clean and _try_lock(self._descriptor, fcntl.LOCK_EX):
-            os.pwrite(self._descriptor, b"clean", 0)
+        if clean and _try_lock(self._descriptor, system.LOCK_EX):
+            system.pwrite(self._descriptor, b"clean", 0)
         os.close(self._descriptor)
 
     def forget(self) -> None:
@@ -254,18 +252,9 @@ class Presence:
         os.close(self._descriptor)
 
 
-def sync_folder(path: Path) -> None:
-    """Puts the names in a folder on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _try_lock(descriptor: int, kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        system.flock(descriptor, kind | system.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -283,7 +272,7 @@ class Reserve:
         if self._size and free_bytes > 2 * self._size and not self._path.exists():
             descriptor = open_safely(self._path)
             try:
-                os.posix_fallocate(descriptor, 0, self._size) if hasattr(os, "posix_fallocate") else None
+                system.set_aside(descriptor, self._size)
             except OSError:
                 self.give_up()
             finally:

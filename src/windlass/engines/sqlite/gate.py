@@ -21,14 +21,13 @@ still write to. Three things make us independent of that:
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from windlass.core import system
 from windlass.core.errors import StoreClosed
 from windlass.engines.sqlite.files import Paths, open_safely
 from windlass.engines.sqlite.folder import Folder
@@ -42,16 +41,10 @@ _DMS_BYTE = (128, 1)
 """The byte of the -shm that SQLite locks exclusively before it truncates the file."""
 _RECOVER_BYTE = (122, 1)
 """The byte of the -shm that SQLite locks exclusively before it rebuilds the index of the WAL."""
-OFD = hasattr(fcntl, "F_OFD_SETLK")
-"""Whether there are locks of open file descriptions."""
-
-
-def _flock(kind: int, start: int, length: int) -> bytes:
-    """The kernel's struct flock."""
-    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
-
-
-_STEADY, _UNSTEADY = _flock(fcntl.F_RDLCK, *_RECOVER_BYTE), _flock(fcntl.F_UNLCK, *_RECOVER_BYTE)
+OFD = system.OFD
+"""Whether pins are to be had."""
+_STEADY = system.byte_range(system.F_RDLCK, *_RECOVER_BYTE)
+_UNSTEADY = system.byte_range(system.F_UNLCK, *_RECOVER_BYTE)
 
 
 class Gate:
@@ -92,12 +85,12 @@ class Gate:
 
     def _unlock(self) -> None:
         if self._descriptor >= 0:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            system.flock(self._descriptor, system.LOCK_UN)
 
     def _lock(self, descriptor: int) -> None:
         if not self._patience.in_line:
             try:
-                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return system.flock(descriptor, system.LOCK_EX | system.LOCK_NB)
             except BlockingIOError:
                 pass
         return self._patience.wait(descriptor)
@@ -139,14 +132,14 @@ class Gate:
     def epoch(self) -> int:
         """How many checkpoints there have been."""
         with self._number:
-            raw = os.pread(self._opened(), 8, 0)
+            raw = system.pread(self._opened(), 8, 0)
         return int.from_bytes(raw, "little")
 
     def begin_epoch(self) -> None:
         """Tells readers that pages are about to move. Only under the gate."""
         after = self.epoch() + 1
         with self._number:
-            os.pwrite(self._opened(), after.to_bytes(8, "little"), 0)
+            system.pwrite(self._opened(), after.to_bytes(8, "little"), 0)
 
     def close(self) -> None:
         """Waits for the thread that is inside; whoever comes later is told that it is closed."""
@@ -176,11 +169,11 @@ class Steady:
 
     def __enter__(self) -> None:
         if OFD:
-            fcntl.fcntl(self._descriptors[1], fcntl.F_OFD_SETLKW, _STEADY)
+            system.lock_bytes(self._descriptors[1], system.F_OFD_SETLKW, _STEADY)
 
     def __exit__(self, *_: object) -> None:
         if OFD:
-            fcntl.fcntl(self._descriptors[1], fcntl.F_OFD_SETLK, _UNSTEADY)
+            system.lock_bytes(self._descriptors[1], system.F_OFD_SETLK, _UNSTEADY)
 
 
 class Pins:
@@ -232,7 +225,7 @@ class Pins:
 def _pin(path: Path, start: int, length: int) -> int:
     descriptor = open_safely(path, os.O_RDWR)
     if OFD:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_RDLCK, start, length))
+        system.lock_bytes(descriptor, system.F_OFD_SETLK, system.byte_range(system.F_RDLCK, start, length))
     return descriptor
 
 
@@ -241,4 +234,4 @@ def _close(descriptors: list[int]) -> None:
         os.close(descriptors.pop())
 
 
-os.register_at_fork(after_in_child=Pins.forget)
+system.at_fork(after_in_child=Pins.forget)

@@ -15,7 +15,6 @@ import errno
 import logging
 import os
 import random
-import select
 import stat
 import threading
 import time
@@ -25,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.core import system
 from windlass.core.errors import StoreError
 from windlass.core.ids import new_id
 from windlass.engines.protocol import Hint, Interest
@@ -81,7 +81,7 @@ class Ear:
         return os.path.exists(self.path) and os.path.exists(self._side)
 
     def _open(self) -> int:
-        return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.open(self.path, os.O_RDONLY | system.O_SAFE)
 
     def _make(self) -> None:
         make_folder(self.path.parent)
@@ -91,7 +91,7 @@ class Ear:
             os.write(descriptor, msgspec.json.encode(self._listens))
         finally:
             os.close(descriptor)
-        os.mkfifo(self.path, 0o600)
+        system.make_fifo(self.path, 0o600)
 
     def remove(self) -> None:
         for path in (self.path, self._side):
@@ -130,7 +130,7 @@ class Bells:
                 left_s = deadline - time.monotonic()
                 if hints or self._closed or left_s <= 0:
                     return hints or ([Hint(kind="closed")] if self._closed else [])
-                if _wait(descriptor, min(left_s, NET_S)):
+                if system.wait_readable(descriptor, min(left_s, NET_S)):
                     hints = [hint for hint in _read(descriptor) if _concerns(hint, interest)]
                     if hints:
                         return hints
@@ -253,7 +253,7 @@ class Bells:
     def _ring(self, name: str, message: bytes) -> bool:
         """Writes into a FIFO that somebody reads; False where nobody does."""
         try:
-            descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(self._folder / name, os.O_WRONLY | system.O_SAFE)
         except OSError as error:
             if error.errno not in NOBODY:
                 self._tell(error)
@@ -297,19 +297,12 @@ def _clear(entry: os.DirEntry[str], before: float) -> None:
 def _is_read(fifo: Path) -> bool:
     """Whether somebody sleeps on it."""
     try:
-        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW))
+        os.close(os.open(fifo, os.O_WRONLY | system.O_SAFE))
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
         return False
     return True
-
-
-def _wait(descriptor: int, timeout_s: float) -> bool:
-    """Whether anything came. Not by `select`, which knows no descriptor above 1023."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(timeout_s * 1_000))
 
 
 def _read(descriptor: int) -> list[Hint]:

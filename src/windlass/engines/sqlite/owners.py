@@ -9,12 +9,12 @@ take the file of a living worker away, or hold a lock that others do not see.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from pathlib import Path
 
+from windlass.core import system
 from windlass.core.errors import StoreClosed, WorkerGone
 from windlass.core.ids import WorkerId
 from windlass.engines.sqlite.files import Paths, open_safely
@@ -87,7 +87,7 @@ class Owners:
         path = self._path(worker)
         while True:
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                descriptor = os.open(path, os.O_RDWR | system.O_SAFE)
             except FileNotFoundError:
                 return True
             try:
@@ -125,7 +125,7 @@ class Owners:
 def _locked(descriptor: int) -> bool:
     """Takes the lock if it is free."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.flock(descriptor, system.LOCK_EX | system.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -8,12 +8,12 @@ wait for the thread; it stays in line when we give up, and whoever asks next tak
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
 from pathlib import Path
 
+from windlass.core import system
 from windlass.core.errors import StoreUnavailable
 
 SHORT_S = 5.0
@@ -64,7 +64,7 @@ class Patience:
     def wait(self, descriptor: int) -> None:
         """Returns with the lock, or says who holds it. An interrupt may leave it taken: the caller lets go."""
         if not self._has_thread():
-            return fcntl.flock(descriptor, fcntl.LOCK_EX)
+            return system.flock(descriptor, system.LOCK_EX)
         turn = Turn()
         try:
             self._line_up(turn, descriptor)
@@ -119,13 +119,13 @@ class Patience:
         while self._is_asked():
             error: OSError | None = None
             try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+                system.flock(self._descriptor, system.LOCK_EX)
             except OSError as refused:
                 error = refused
             with self._mutex:
                 turn, self._turn = self._turn, None
                 if turn is None:
-                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+                    system.flock(self._descriptor, system.LOCK_UN)
                 self.forget()
                 self.in_line = False
                 if turn is not None:
