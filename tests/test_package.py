@@ -117,12 +117,12 @@ def test_make_dist_refuses_a_wheel_without_its_statements(wheel: Path, sdist: Pa
 def test_the_wheel_works_in_an_empty_environment_without_extras(wheel: Path, tmp_path: Path) -> None:
     python = install(tmp_path / "venv", str(wheel))
     of_rich = {"rich", "markdown-it-py", "mdurl", "pygments"}
-    assert installed(python) == {"windlass", "msgspec", "apsw", "click"} | of_rich
+    assert installed(python) == {"windlass", "msgspec", "apsw", "click", "psutil"} | of_rich
     assert str(tmp_path / "venv") in run(python, "-c", SMOKE, cwd=tmp_path)
 
 
 def test_the_wheel_works_in_an_empty_environment_with_all_extras(wheel: Path, tmp_path: Path) -> None:
     python = install(tmp_path / "venv", f"{wheel}[all]")
-    assert {"pydantic", "pytest", "hypothesis", "watchfiles"} <= installed(python)
+    assert {"pydantic", "pytest", "hypothesis", "watchfiles", "setproctitle"} <= installed(python)
     assert str(tmp_path / "venv") in run(python, "-c", SMOKE, cwd=tmp_path)
     run(python, "-c", "import windlass.testing", cwd=tmp_path)

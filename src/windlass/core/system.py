@@ -6,15 +6,24 @@ a process that needs none of it runs there.
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import struct
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from windlass.core.errors import UnsupportedPlatform
+
+if TYPE_CHECKING:
+    import subprocess
+
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+"""Linux's numbers for `prctl`."""
+NAME_BYTES = 15
+"""As much of a name as Linux keeps for a process."""
 
 
 def _missing(*_: object) -> NoReturn:
@@ -28,6 +37,7 @@ def _missing(*_: object) -> NoReturn:
 
 if sys.platform == "win32":
     SIGKILL = int(signal.SIGTERM)  # which no process there can refuse
+    ENDING_SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
     O_SAFE = 0
     LOCK_SH = LOCK_EX = LOCK_NB = LOCK_UN = 0
     F_RDLCK = F_UNLCK = 0
@@ -45,6 +55,8 @@ else:
     import select
 
     SIGKILL = int(signal.SIGKILL)
+    ENDING_SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    """What asks a process to end: a person, a process manager, a terminal that is closed."""
     O_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK
     """For opening what somebody may have put there: follows no link, and no FIFO can hang us.
 
@@ -115,7 +127,9 @@ def wait_readable(descriptor: int, timeout_s: float) -> bool:
 def is_running(pid: int) -> bool:
     """Whether there is such a process on this host."""
     if sys.platform == "win32":
-        _missing()  # there, signal 0 is Ctrl-C
+        import psutil
+
+        return psutil.pid_exists(pid)  # there, signal 0 is Ctrl-C
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -123,3 +137,203 @@ def is_running(pid: int) -> bool:
     except OSError:
         return True  # somebody else's
     return True
+
+
+def start_apart(command: Sequence[str], *, fds: Collection[int], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts a process that has these descriptors under the numbers they have here, and nothing to read.
+
+    To be called by a thread that lives as long as this process: the end of the thread that started it is what
+    `die_with_parent` goes by.
+    """
+    if sys.platform == "win32":
+        _missing()
+    import subprocess
+
+    return subprocess.Popen(  # noqa: S603 – our own command, given as a list
+        list(command), pass_fds=tuple(fds), env=dict(env), stdin=subprocess.DEVNULL
+    )
+
+
+def die_with_parent(parent: int) -> None:
+    """In a child, at its start: Linux kills it when its parent ends. If that has ended already, this is the end.
+
+    Other systems kill nobody: there a child notices by the end of what it reads from its parent.
+    """
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def set_title(title: str) -> None:
+    """What people see of this process in ps and top, as far as that can be had; never an error."""
+    title = title.replace("\0", " ").encode(errors="replace").decode()
+    try:
+        from setproctitle import setproctitle
+    except ImportError:
+        if sys.platform == "linux":
+            _prctl(PR_SET_NAME, title.encode()[:NAME_BYTES].decode(errors="ignore").encode())
+    else:
+        setproctitle(title)
+
+
+def _prctl(option: int, value: int | bytes) -> None:
+    """Asks Linux for something for this process; where Python cannot ask, nothing comes of it."""
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return
+    prctl(option, value if isinstance(value, bytes) else ctypes.c_ulong(value))
+
+
+def children(pid: int, *, recursive: bool = False) -> list[int]:
+    """The processes that it has started and not yet reaped; on request also those that they have started."""
+    if sys.platform == "linux" and os.path.exists("/proc/thread-self/children"):
+        found = list(_children(pid))
+        if recursive:
+            for child in found:
+                found += _children(child)  # and so the loop comes to these too
+        return found
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=recursive)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _children(pid: int) -> Iterator[int]:
+    """As Linux keeps them, a list for each thread: a look at every process of the host costs a hundred times more."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return
+    for thread in threads:
+        try:
+            yield from map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has ended; another has its children now
+
+
+def reap_strays(own: Collection[int]) -> int:
+    """Reaps the dead children that are not among `own`, and gives their number: what a process with the id 1 owes.
+
+    Each is asked for by its id. A wait for any child would take the end of an own one from whoever waits for that.
+    """
+    if sys.platform == "win32":
+        return 0  # there, nobody stays for being waited for
+    reaped = 0
+    for pid in children(os.getpid()):
+        if pid not in own:
+            try:
+                reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
+            except ChildProcessError:
+                pass  # another thread was faster
+    return reaped
+
+
+# ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def shared_page(size: int) -> int:
+    """A descriptor of so many zeros in memory that children can share."""
+    if sys.platform == "win32":
+        _missing()
+    if sys.platform == "linux" and hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("windlass", os.MFD_CLOEXEC)
+    else:
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:  # has no name, or loses it at once
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def map_page(descriptor: int, size: int) -> mmap.mmap:
+    """The bytes of a shared page: what one process writes, the others read."""
+    return mmap.mmap(descriptor, size)
+
+
+def memory_limit(root: Path = Path("/")) -> int:
+    """How many bytes this process may use: those of the machine, or fewer where a cgroup above it says so."""
+    return min([_physical(), *_cgroup_limits(root)])
+
+
+def _physical() -> int:
+    if sys.platform == "win32":
+        import psutil
+
+        return psutil.virtual_memory().total
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cgroup_limits(root: Path) -> Iterator[int]:
+    """The limit of each level that has one. In a container the path may be the host's: only its top is there then."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    mount = root / "sys/fs/cgroup"
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            top, name = mount, "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = mount / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        parts = PurePosixPath(path).parts[1:]
+        for depth in range(len(parts) + 1):
+            try:
+                said = top.joinpath(*parts[:depth], name).read_text().strip()
+            except OSError:
+                continue
+            if said.isdecimal():  # else "max"; the older cgroups say 2**63 for it, which is more than any machine has
+                yield int(said)
+
+
+class Footprint(NamedTuple):
+    """What a process costs: resident bytes, its descendants' included, and its own seconds of CPU."""
+
+    rss: int
+    cpu_s: float
+
+
+def footprint(pid: int) -> Footprint | None:
+    """What that process costs now; None if it has ended, reaped or not."""
+    own = _own_footprint(pid)
+    if own is None:
+        return None
+    others = map(_own_footprint, children(pid, recursive=True))
+    return Footprint(own.rss + sum(other.rss for other in others if other is not None), own.cpu_s)
+
+
+def _own_footprint(pid: int) -> Footprint | None:
+    if sys.platform == "linux":
+        try:
+            # Its name may hold anything; what follows it are a letter and numbers.
+            fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        if fields[0] in b"ZX":
+            return None
+        cpu = int(fields[11]) + int(fields[12])
+        return Footprint(int(fields[21]) * mmap.PAGESIZE, cpu / os.sysconf("SC_CLK_TCK"))
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        times = process.cpu_times()
+        return Footprint(process.memory_info().rss, times.user + times.system)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
