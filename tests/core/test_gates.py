@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.errors import BadValue
-from windlass.core.gates import OPEN, Gate, Opening, fits, opening, read_gate, resource_class
+from windlass.core.gates import OPEN, Gate, Opening, fits, least_of, opening, read_gate, resource_class
 from windlass.core.rates import Rate, allowance, spend
 
 SECOND = 1_000_000
@@ -80,6 +80,15 @@ def test_what_is_not_a_rule_is_refused_in_one_sentence(value: bytes) -> None:
 def test_a_need_is_rounded_up_by_a_quarter_at_most(amount: int) -> None:
     ((_, rounded),) = resource_class((("memory", amount),))
     assert amount <= rounded <= amount + amount // 4
+
+
+@given(AMOUNTS)
+def test_the_least_of_a_class_is_the_smallest_amount_that_is_rounded_to_it(amount: int) -> None:
+    rounded = resource_class((("memory", amount),))
+    ((_, least),) = least_of(rounded)
+    assert least <= amount
+    assert resource_class((("memory", least),)) == rounded
+    assert least == 1 or resource_class((("memory", least - 1),)) != rounded
 
 
 @given(AMOUNTS, AMOUNTS)

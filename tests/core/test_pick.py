@@ -121,6 +121,23 @@ def test_how_long_a_job_has_waited_counts_and_not_its_rank() -> None:
     assert taken(999) == []
 
 
+def test_jobs_of_one_stream_are_taken_by_what_each_needs() -> None:
+    needs: dict[int, Needs] = {1: (("cpu", 9),), 2: (("cpu", 10),), 3: (("cpu", 9),)}
+    spend = budget(free={"cpu": 20}, total={"cpu": 20})
+    assert pick([stream([1, 2, 3], needs=(("cpu", 9),))], spend, NEVER, needs_of=needs.__getitem__) == [1, 2]
+    assert spend.free == {"cpu": 1}
+
+
+def test_what_does_not_fit_what_is_free_keeps_those_behind_it_waiting() -> None:
+    needs: dict[int, Needs] = {1: (("cpu", 10),), 2: (("cpu", 9),)}
+    spend = budget(free={"cpu": 9}, total={"cpu": 20})
+    assert pick([stream([1, 2], needs=(("cpu", 9),)), stream([3])], spend, NEVER, needs_of=needs.__getitem__) == [3]
+
+
+def test_a_worker_has_at_least_what_it_has_free() -> None:
+    assert budget(free={"cpu": 4, "gpu": 1}, total={"cpu": 2}).total == {"cpu": 4, "gpu": 1}
+
+
 @given(RANKS, st.integers(-1, 20), st.sampled_from([None, 1_000]))
 def test_a_lone_stream_gives_and_spends_the_same_by_the_short_way(
     ranks: list[int], limit: int, places: int | None

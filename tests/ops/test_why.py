@@ -235,11 +235,11 @@ def test_a_suspect_says_that_it_runs_alone(harness: Harness) -> None:
 
 def test_a_job_too_big_for_any_worker_says_what_it_needs(harness: Harness) -> None:
     job_id = harness.send(needs=(("gpu", 2), ("memory", 9)))
-    has = {"gpu": 2, "memory": 9}  # needs are rounded up to classes: 9 counts as 10
+    has = {"gpu": 2, "memory": 8}
     worker = harness.worker(name="ann", info=msgspec.json.encode({"pool": "threads", "resources": has}))
     assert harness.claim(worker, free=has, total=has) == []
     assert ask(harness, job_id).startswith("It needs 2 gpu and 9 memory, and no worker that knows its task says")
-    has["memory"] = 10
+    has["memory"] = 9
     other = harness.worker(name="bob", info=msgspec.json.encode({"resources": has}))
     assert ask(harness, job_id).endswith("can take it at any moment.")
     assert [claim.id for claim in harness.claim(other, free=has, total=has)] == [job_id]

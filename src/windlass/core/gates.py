@@ -7,6 +7,8 @@ is a gate that is shut until an instant and then lets a few probes through.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from windlass.core import rates
@@ -68,12 +70,22 @@ def resource_class(needs: Needs) -> Needs:
     return tuple(sorted((name, _round_up(amount)) for name, amount in needs if amount > 0))
 
 
+def least_of(rounded: Needs) -> Needs:
+    """The smallest needs of a resource class: where they do not fit, no job of the class does."""
+    return tuple((name, _least(amount)) for name, amount in rounded)
+
+
 def _round_up(amount: int) -> int:
     # Exact to 8, then four steps per doubling: at most a quarter too much.
     shift = max(0, amount.bit_length() - 3)
     return -(-amount >> shift) << shift
 
 
-def fits(needs: Needs, free: dict[str, int]) -> bool:
+def _least(rounded: int) -> int:
+    step = 1 << max(0, (rounded - 1).bit_length() - 3)
+    return rounded - step + 1
+
+
+def fits(needs: Needs, free: Mapping[str, int]) -> bool:
     """Whether everything needed is free."""
     return all(free.get(name, 0) >= amount for name, amount in needs)

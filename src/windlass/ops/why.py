@@ -18,7 +18,7 @@ import msgspec
 
 from windlass.core.clock import SystemClock
 from windlass.core.durations import show, show_instant, show_span
-from windlass.core.gates import fits, resource_class
+from windlass.core.gates import fits
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Failure, Hold, Job, Outcome, State
 from windlass.core.names import near_miss
@@ -233,10 +233,10 @@ def _suspect(case: Case) -> str | None:
 
 
 def _too_big(case: Case) -> str | None:
-    needs = resource_class(case.request.needs)
+    needs = case.request.needs
     if not needs or any(fits(needs, info(card).resources) for card in case.able):
         return None
-    wanted = listing([f"{amount} {name}" for name, amount in case.request.needs], 10)
+    wanted = listing([f"{amount} {name}" for name, amount in needs], 10)
     return f"It needs {wanted}, and no worker that knows its task says on its card that it has as much."
 
 

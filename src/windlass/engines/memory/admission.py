@@ -201,7 +201,7 @@ class Admission:
         key = (
             row.queue,
             request.gate,
-            resource_class(request.needs),
+            tuple(sorted(request.needs)) if row.parked else resource_class(request.needs),
             request.task if row.parked else None,
             row.suspect,
         )
@@ -210,7 +210,7 @@ class Admission:
         self.woken.add(row.queue)
 
     def park(self, row: Row) -> None:
-        """Moves a ready job to the stream of its own task; it keeps its rank and stays there."""
+        """Moves a ready job to the stream of its own task and its very needs; it keeps its rank and stays there."""
         self.store.leave(row, running=False)
         row.parked = True
         self._ready(row)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from windlass.core import rates
 from windlass.core.errors import LeaseExpired, TicketOutOfOrder, WorkerGone
-from windlass.core.gates import Opening, opening
+from windlass.core.gates import Opening, fits, opening
 from windlass.core.ids import show_id
 from windlass.core.job import State
 from windlass.core.pick import Budget, Candidate, pick
@@ -61,11 +61,11 @@ def _take(admission: Admission, desk: Desk, order: Order, now_us: int) -> tuple[
     seen: list[Row] = []
     cut: list[Stream] = []
     candidates = [
-        Candidate(stream.gates, stream.key[2], _heads(admission, stream, tasks, now_us, seen, cut))
+        Candidate(stream.gates, stream.least, _heads(admission, stream, tasks, budget.total, now_us, seen, cut))
         for stream in streams
     ]
     bound_us = aging_bound_us(admission.limits.aging_step_us)
-    taken = pick(candidates, budget, now_us - bound_us, lambda row: row.due_us)
+    taken = pick(candidates, budget, now_us - bound_us, lambda row: row.due_us, lambda row: row.request.needs)
     for row in seen:
         if row.state is State.READY and row.stream is not None and row not in taken:
             store.enter(row, row.stream)
@@ -104,12 +104,18 @@ def _wanted(stream: Stream, order: Order, tasks: frozenset[str] | None) -> bool:
 
 
 def _heads(
-    admission: Admission, stream: Stream, tasks: frozenset[str] | None, now_us: int, seen: list[Row], cut: list[Stream]
+    admission: Admission,
+    stream: Stream,
+    tasks: frozenset[str] | None,
+    total: Mapping[str, int],
+    now_us: int,
+    seen: list[Row],
+    cut: list[Stream],
 ) -> Iterator[tuple[int, Row]]:
-    """The jobs this worker can run. What has expired ends here; one of a task it does not want is parked.
+    """The jobs this worker can run. What has expired ends here; one that it does not want or has no room for is parked.
 
-    A parked job moves, once, to a stream of its own task, where only those look who want the task: it
-    never stands in anybody's way again, and needs no freeing when such a worker comes. A stream whose bound
+    A parked job moves, once, to a stream of its own task and needs, where only those look who want the task and have
+    as much: it never stands in anybody's way again, and needs no freeing when such a worker comes. A stream whose bound
     was reached, or where an end may have let the next one of a lane in, is noted in `cut`: there is more to
     look at, at once.
     """
@@ -119,7 +125,7 @@ def _heads(
             admission.end(row, State.EXPIRED, now_us)
             set_aside += 1
             cut.append(stream)
-        elif tasks is not None and row.request.task not in tasks:
+        elif (tasks is not None and row.request.task not in tasks) or _is_larger(row, total):
             admission.park(row)
             set_aside += 1
         else:
@@ -128,6 +134,11 @@ def _heads(
         if set_aside >= BATCH:
             cut.append(stream)
             return
+
+
+def _is_larger(row: Row, total: Mapping[str, int]) -> bool:
+    needs = row.request.needs
+    return bool(needs) and not fits(needs, total)
 
 
 def _mark(store: Store, row: Row, desk: Desk, order: Order, now_us: int) -> None:

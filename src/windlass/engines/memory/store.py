@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from windlass.core.gates import OPEN, Gate, Needs
+from windlass.core.gates import OPEN, Gate, Needs, least_of
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.job import (
     ENDED,
@@ -153,7 +153,7 @@ class Row:
 
 
 StreamKey = tuple[str, str | None, Needs, str | None, bool]
-"""Queue, shared gate, resource class, task (only where parked), suspects."""
+"""Queue, shared gate, resource class (where parked the very needs), task (only where parked), suspects."""
 
 
 class Stream:
@@ -171,6 +171,12 @@ class Stream:
     def gates(self) -> tuple[str, ...]:
         queue, gate = self.key[0], self.key[1]
         return (f"queue/{queue}",) if gate is None else (f"queue/{queue}", f"gate/{gate}")
+
+    @property
+    def least(self) -> Needs:
+        """The least that a job of it needs."""
+        needs, task = self.key[2], self.key[3]
+        return least_of(needs) if task is None else needs
 
     def heads(self) -> Iterator[tuple[int, Row]]:
         """The ready jobs in order, taken off the heap; what is not claimed is put back by `enter`."""

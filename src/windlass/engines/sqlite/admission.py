@@ -241,8 +241,8 @@ class Admission:
             self._ready(row)
 
     def _ready(self, row: Row) -> None:
-        task = row.task if row.parked else ""
-        row.stream = stream_id(self.tx, row.queue, row.gate, row.needs, task, row.suspect)
+        task, needs = (row.task, self._very_needs(row)) if row.parked else ("", row.needs)
+        row.stream = stream_id(self.tx, row.queue, row.gate, needs, task, row.suspect)
         self.tx.streams[row.stream][0] += 1
         self.turn(row, READY)
         rows.save(self.tx.connection, row)
@@ -255,10 +255,13 @@ class Admission:
             row.stream = None
 
     def park(self, row: Row) -> None:
-        """Moves a ready job to the stream of its own task; it keeps its rank and stays there."""
+        """Moves a ready job to the stream of its own task and its very needs; it keeps its rank and stays there."""
         self.leave(row)
         row.parked = 1
         self._ready(row)
+
+    def _very_needs(self, row: Row) -> str:
+        return rows.exact_text(rows.needs_of(self.tx.run(sql("extra_read"), (row.id,)).get)) if row.needs else ""
 
     def come_due(self, limit: int) -> int:
         """Moves up to `limit` due jobs on; each keeps the rank it got when it was scheduled."""

@@ -7,7 +7,7 @@ heads of the open, fitting streams by rank (core/pick.py); a stream's index is r
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 
 from windlass.core import rates
 from windlass.core.errors import BadValue, LeaseExpired, TicketOutOfOrder, WorkerGone
-from windlass.core.gates import Gate, Opening, opening, read_gate
+from windlass.core.gates import Gate, Needs, Opening, fits, least_of, opening, read_gate
 from windlass.core.ids import show_id
 from windlass.core.job import State
 from windlass.core.limits import Limits
@@ -24,7 +24,7 @@ from windlass.core.rank import aging_bound_us
 from windlass.engines.protocol import BATCH, Card, Claim, Claims, Order
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import READY, RUNNING, Admission
-from windlass.engines.sqlite.rows import decode_extra, encode_failure, read_needs
+from windlass.engines.sqlite.rows import decode_extra, encode_failure, needs_of, read_needs
 from windlass.engines.sqlite.statements import sql
 from windlass.engines.sqlite.tx import Tx
 
@@ -59,11 +59,12 @@ def tasks_of(card: bytes) -> frozenset[str] | None:
 class Head:
     """A ready job at the front of a stream, with its columns as claim_heads gives them."""
 
-    __slots__ = ("columns", "key_clears", "seq", "stream")
+    __slots__ = ("columns", "key_clears", "needs", "seq", "stream")
 
-    def __init__(self, stream: int, columns: tuple[Any, ...]) -> None:
+    def __init__(self, stream: int, columns: tuple[Any, ...], needs: Needs) -> None:
         self.stream = stream
         self.columns = columns
+        self.needs = needs
         self.seq: int = columns[16]
         self.key_clears: str | None = columns[18]
 
@@ -119,7 +120,6 @@ def _take(admission: Admission, order: Order, tasks: frozenset[str] | None) -> t
     tx = admission.tx
     gates = Gates(tx)
     streams: dict[int, Stream] = {}
-    candidates: list[Candidate[Head]] = []
     late: list[tuple[bool, int]] = []
     for columns in tx.run(STREAMS).fetchall():
         stream = Stream(*columns)
@@ -131,12 +131,14 @@ def _take(admission: Admission, order: Order, tasks: frozenset[str] | None) -> t
         if stream.task and tasks is not None and stream.task not in tasks:
             continue
         streams[stream.id] = stream
-        heads = _heads(tx, stream.id, tasks, late)
-        candidates.append(Candidate(stream.gates, read_needs(stream.needs), heads))
     limit = 1 if order.suspects else min(order.limit, BATCH)
     budget = Budget(limit, gates.places(streams.values()), order.free, order.total)
+    candidates = [
+        Candidate(stream.gates, stream.least, _heads(tx, stream, tasks, budget.total, late))
+        for stream in streams.values()
+    ]
     bound_us = aging_bound_us(admission.limits.aging_step_us)
-    taken = pick(candidates, budget, tx.now_us - bound_us, lambda head: head.due_us)
+    taken = pick(candidates, budget, tx.now_us - bound_us, lambda head: head.due_us, lambda head: head.needs)
     claims = _mark(admission, taken, order)
     for head in taken:
         streams[head.stream].ready -= 1
@@ -163,6 +165,13 @@ class Stream:
         self.ready = ready
         self.running = running
         self.gates = (f"queue/{queue}", f"gate/{gate}") if gate else (f"queue/{queue}",)
+
+    @property
+    def least(self) -> Needs:
+        """The least that a job of it needs."""
+        if not self.needs:
+            return ()
+        return read_needs(self.needs) if self.task else least_of(read_needs(self.needs))
 
 
 class Gates:
@@ -211,27 +220,30 @@ class Gates:
 
 
 def _heads(
-    tx: Tx, stream: int, tasks: frozenset[str] | None, late: list[tuple[bool, int]]
+    tx: Tx, stream: Stream, tasks: frozenset[str] | None, total: Mapping[str, int], late: list[tuple[bool, int]]
 ) -> Iterator[tuple[int, Head]]:
-    """The jobs this worker can run. What has expired, or is of a task it does not want, is left for `_set_aside`."""
+    """The jobs this worker can run. What has expired, or is of a task that it does not want, or larger than the worker,
+    is left for `_set_aside`.
+    """
     left = BATCH
-    for columns in tx.run(HEADS, (stream, tx.now_us)):
+    for columns in tx.run(HEADS, (stream.id, tx.now_us)):
         task, rank, seq, expires_us = columns[2], columns[15], columns[16], columns[17]
         expired = expires_us is not None and expires_us <= tx.now_us
-        if expired or (tasks is not None and task not in tasks):
+        needs = needs_of(columns[14]) if stream.needs else ()
+        if expired or (tasks is not None and task not in tasks) or (needs and not fits(needs, total)):
             late.append((expired, seq))
             left -= 1
             if not left:
                 return
         else:
-            yield rank, Head(stream, columns)
+            yield rank, Head(stream.id, columns, needs)
 
 
 def _set_aside(admission: Admission, late: list[tuple[bool, int]]) -> bool:
-    """Ends what has expired; parks a job of an unwanted task, once, in a stream of its own task.
+    """Ends what has expired; parks the others, once, each in a stream of its own task and needs.
 
-    There only those look who want the task: it stands in nobody's way again, and needs no freeing. True if there
-    is more to look at, at once: a bound was reached, or an end may have let the next one of a lane in.
+    There only those look who want the task and have as much: it stands in nobody's way again, and needs no freeing.
+    True if there is more to look at, at once: a bound was reached, or an end may have let the next one of a lane in.
     """
     for expired, seq in late:
         row = rows.by_seq(admission.tx.connection, seq)

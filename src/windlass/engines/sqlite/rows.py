@@ -217,12 +217,25 @@ def job_of(found: Sequence[Any], parts: frozenset[Part], now_us: int) -> Job:
     )
 
 
+def needs_of(extra: bytes | None) -> Needs:
+    """What a job needs. Nothing where its record is damaged: then any worker finds that out."""
+    try:
+        return decode_extra(extra).needs
+    except msgspec.DecodeError:
+        return ()
+
+
 def needs_text(needs: Needs) -> str:
     """The resource class as a stream's name has it."""
-    return ",".join(f"{name}={amount}" for name, amount in resource_class(needs)) if needs else ""
+    return exact_text(resource_class(needs)) if needs else ""
+
+
+def exact_text(needs: Needs) -> str:
+    """The needs as the name of a stream of parked jobs has them."""
+    return ",".join(f"{name}={amount}" for name, amount in sorted(needs))
 
 
 def read_needs(text: str) -> Needs:
-    """The resource class that a stream's name says."""
+    """The needs that a stream's name says."""
     pairs = (pair.rpartition("=") for pair in text.split(",")) if text else ()
     return tuple((name, int(amount)) for name, _, amount in pairs)

@@ -313,6 +313,47 @@ class Claiming:
         worker = harness.worker()
         assert _ids(harness, worker, free={"memory": 7, "gpu": 8}) == sent[:2]
 
+    def test_a_job_of_the_workers_very_size_runs_there(self, harness: Harness) -> None:
+        for size in (9, 100_000_000, 4_000_000_000, (1 << 60) - 1, 1 << 60):
+            total = {"memory": size}
+            job_id = harness.send(needs=(("memory", size),))
+            (claim,) = harness.claim(harness.worker(), free=total, total=total)
+            assert (claim.id, claim.needs) == (job_id, (("memory", size),))
+            harness.finish(claim)
+
+    def test_jobs_share_a_worker_by_what_they_need_and_not_by_their_class(self, harness: Harness) -> None:
+        worker, total = harness.worker(), {"memory": 4_000_000_000}
+        sent = harness.send_many(5, needs=(("memory", 1_000_000_000),))
+        assert _ids(harness, worker, 3, free=total, total=total) == sent[:3]
+        assert _ids(harness, worker, free={"memory": 1_000_000_000}, total=total) == sent[3:4]
+
+    def test_jobs_larger_than_the_worker_never_stand_in_the_way_of_those_that_fit(self, harness: Harness) -> None:
+        small, large = harness.worker(), harness.worker()
+        total = {"memory": 4_000_000_000}
+        larger = harness.send_many(150, needs=(("memory", 4_000_000_001),))
+        fitting = harness.send(needs=(("memory", 4_000_000_000),))
+        found = [one for _ in range(3) for one in _ids(harness, small, free=total, total=total)]
+        assert found == [fitting]
+        assert harness.state(larger[0]) is State.READY
+        plenty = {"memory": 1 << 50}
+        assert _ids(harness, large, 100, free=plenty, total=plenty) == larger[:100], "at their rank, where they fit"
+
+    def test_a_parked_job_is_compared_by_its_very_needs(self, harness: Harness) -> None:
+        parked = harness.send("b", needs=(("memory", 100),))
+        stranger = harness.worker(tasks=("a",))
+        assert _ids(harness, stranger, free={"memory": 200}, total={"memory": 200}) == []
+        worker = harness.worker()
+        assert _ids(harness, worker, free={"memory": 99}, total={"memory": 99}) == []
+        assert _ids(harness, worker, free={"memory": 100}, total={"memory": 100}) == [parked]
+
+    def test_a_job_that_fits_later_keeps_those_of_its_class_behind_it(self, harness: Harness) -> None:
+        worker, total = harness.worker(), {"memory": 200}
+        first = harness.send(needs=(("memory", 110),))
+        second = harness.send(needs=(("memory", 100),))
+        assert _ids(harness, worker, free={"memory": 100}, total=total) == []
+        assert _ids(harness, worker, free=total, total=total) == [first]
+        assert _ids(harness, worker, free={"memory": 100}, total=total) == [second]
+
     def test_a_starving_big_job_makes_its_worker_hold_back_others_with_needs(self, harness: Harness) -> None:
         worker, total = harness.worker(), {"memory": 8}
         big = harness.send(needs=(("memory", 8),))

@@ -105,6 +105,9 @@ PAST_EVERYTHING_US = 10_000 * SECOND_US
 QUEUES = ("default", "mail")
 TASKS = ("add", "send", "render")
 FLOWS = (b"flow-one--------", b"flow-two--------")
+HAS = {"cpu": 8, "memory": 100}
+"""What a worker has: jobs of one resource class may or may not fit it."""
+NEEDS = ((("cpu", 1),), (("cpu", 3),), (("cpu", 99), ("gpu", 1)), (("memory", 100),), (("cpu", 1), ("memory", 101)))
 GATES = ("queue/default", "queue/mail", "gate/g")
 Due = Literal["now", "delay", "past", "future"]
 SPANS: tuple[Span, ...] = ("minute", "hour", "day")
@@ -191,7 +194,7 @@ def _wish(how_odd: float) -> Wish:
         lane_limit=_some(how_odd / 2, 1, 2),
         unique=_some(how_odd / 3, ("k", "start"), ("k", "end"), ("k", "time"), ("l", "end")),
         gate=_some(how_odd / 3, "g"),
-        needs=_some(how_odd / 3, (("cpu", 1),), (("cpu", 3),), (("cpu", 99), ("gpu", 1))) or (),
+        needs=_some(how_odd / 3, *NEEDS) or (),
         parents=tuple((index, _random.choice(on)) for index in _random.sample(range(7), n_parents)),
         flow=_some(how_odd / 4, *FLOWS),
         past=_a_past(how_odd / 6),
@@ -653,8 +656,8 @@ class EngineMachine(RuleBasedStateMachine):
                 limit=1 if suspects else limit,
                 queues=queues,
                 tasks=tasks,
-                free={"cpu": free},
-                total={"cpu": 8},
+                free={**HAS, "cpu": free},
+                total=HAS,
                 suspects=suspects,
             )
         self._claim(hand.order)
@@ -800,8 +803,7 @@ class EngineMachine(RuleBasedStateMachine):
         if hand.alive:
             self._beat(hand)
         hand.ticket += 1
-        free = {"cpu": 8}
-        hand.order = Order(worker=hand.card.worker, ticket=hand.ticket, limit=len(endings), free=free, total=free)
+        hand.order = Order(worker=hand.card.worker, ticket=hand.ticket, limit=len(endings), free=HAS, total=HAS)
         claims = self._claim(hand.order)
         self._look(claimed=True)
         if claims:
@@ -980,7 +982,7 @@ class EngineMachine(RuleBasedStateMachine):
         for suspects in (False, True):
             while True:
                 hand.ticket += 1
-                plenty = {"cpu": 1 << 40, "gpu": 1 << 40}
+                plenty = {"cpu": 1 << 40, "gpu": 1 << 40, "memory": 1 << 40}
                 order = Order(worker=hand.card.worker, ticket=hand.ticket, free=plenty, total=plenty, suspects=suspects)
                 claims = self._claim(order)
                 if not claims:
