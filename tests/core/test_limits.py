@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,9 @@ from windlass.core.limits import (
     clip,
     has_long_number,
     is_deeper,
+    show_apart,
     show_bytes,
+    show_memory,
     to_bytes,
 )
 
@@ -84,13 +87,18 @@ def test_a_limit_that_cannot_be_kept_is_refused_by_name(bad: dict[str, Any]) -> 
         ("1 MiB", MIB),
         ("1mb", 1_000_000),
         ("2GiB", 2048 * MIB),
+        ("2TB", 2 * 1000**4),
+        ("1TiB", 1 << 40),
+        (1 << 60, 1 << 60),
     ],
 )
 def test_sizes_are_read_in_peoples_form(value: int | str, size: int) -> None:
     assert to_bytes(value) == size
 
 
-@pytest.mark.parametrize("value", [-1, True, 1.5, None, "", "KiB", "1.5KiB", "-1", "5 apples", "9" * 5000, 10**20])
+@pytest.mark.parametrize(
+    "value", [-1, True, 1.5, None, "", "KiB", "1.5KiB", "-1", "5 apples", "9" * 5000, (1 << 60) + 1]
+)
 def test_a_size_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(BadValue):
         to_bytes(value)
@@ -99,6 +107,40 @@ def test_a_size_that_is_none_is_refused(value: Any) -> None:
 @given(st.integers(0, 2**40))
 def test_a_shown_size_is_exact(size: int) -> None:
     assert to_bytes(show_bytes(size).replace(",", "").removesuffix(" bytes")) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (512_000_000, "512MB"),
+        (4 << 30, "4GiB"),
+        (8_000_000_000, "8GB"),
+        (1_500_000_000, "1500MB"),
+        (16_672_014_336, "16.7GB"),
+        (1_234_567, "1.23MB"),
+        (641_728_512, "612MiB"),
+        (641_728_513, "642MB"),
+        (999_960_001, "1000MB"),
+        (9_000, "9KB"),
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+    ],
+)
+def test_memory_is_shown_as_people_write_it(size: int, shown: str) -> None:
+    assert show_memory(size) == shown
+
+
+@given(st.integers(0, 1 << 60))
+def test_shown_memory_is_right_to_three_figures(size: int) -> None:
+    number, unit = re.fullmatch(r"([\d.]+) ?(\w+)", show_memory(size)).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    factor = 1 if unit == "bytes" else to_bytes(f"1{unit}")
+    assert float(number) * factor == pytest.approx(size, rel=0.006)
+
+
+@given(st.integers(0, 1 << 60), st.integers(-10_000, 10_000).filter(bool))
+def test_two_sizes_that_differ_are_shown_apart(size: int, more: int) -> None:
+    one, other = show_apart(size, abs(size + more))
+    assert one != other or size == abs(size + more)
 
 
 @given(st.text(max_size=400), st.integers(100, 400))

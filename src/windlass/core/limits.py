@@ -13,10 +13,22 @@ from windlass.core.errors import BadValue, TooLarge
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
+EIB: Final = GIB * GIB
 
-_UNITS: Final = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": KIB, "mib": MIB, "gib": GIB}
+# The largest first.
+_SCALE: Final = {
+    "TiB": 1024 * GIB,
+    "TB": 1000**4,
+    "GiB": GIB,
+    "GB": 1000**3,
+    "MiB": MIB,
+    "MB": 1000**2,
+    "KiB": KIB,
+    "KB": 1000,
+}
+_UNITS: Final = {"": 1, "b": 1, **{unit.lower(): factor for unit, factor in _SCALE.items()}}
 _SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([A-Za-z]*)\s*")
-_LARGEST: Final = 1024 * GIB
+_MOST_FIGURES: Final = 10_000
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +203,7 @@ _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 def to_bytes(value: int | str) -> int:
     """The size in bytes of a number or of text such as `"256KiB"`; anything else raises `BadValue`."""
-    todo = 'Give a whole number of bytes, or text such as "64KiB" or "1MiB".'
+    todo = 'Give a whole number of bytes, or text such as "64KiB" or "512MB".'
     if isinstance(value, bool) or not isinstance(value, (int, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadValue(f"A size cannot be {value!r}.", todo)
     if isinstance(value, str):
@@ -200,8 +212,8 @@ def to_bytes(value: int | str) -> int:
         if found is None or unit is None:
             raise BadValue(f"The size {value[:40]!a} cannot be read.", todo)
         value = int(found.group(1)) * unit
-    if not 0 <= value <= _LARGEST:
-        raise BadValue("A size must be between 0 and 1024 GiB.", todo)
+    if not 0 <= value <= EIB:
+        raise BadValue("A size must be between 0 and 1 EiB.", todo)
     return value
 
 
@@ -211,6 +223,27 @@ def show_bytes(size: int) -> str:
         if size and size % factor == 0:
             return f"{size // factor} {unit}"
     return f"{size:,} bytes"
+
+
+def show_memory(size: int) -> str:
+    """An amount of memory as people write it: `512MB`, `4GiB`; to three figures where it is no round one, `16.7GB`."""
+    for unit, factor in _SCALE.items():
+        if size % factor == 0 and 0 < size // factor < _MOST_FIGURES:
+            return f"{size // factor}{unit}"
+    for unit in ("TB", "GB", "MB", "KB"):
+        value = size / _SCALE[unit]
+        if value >= 100:
+            return f"{value:.0f}{unit}"
+        if value >= 1:
+            figures = f"{value:.{1 if value >= 10 else 2}f}"
+            return f"{figures.rstrip('0').rstrip('.')}{unit}"
+    return f"{size} bytes"
+
+
+def show_apart(one: int, other: int) -> tuple[str, str]:
+    """Two amounts of memory that differ, shown so that one sees it."""
+    shown = show_memory(one), show_memory(other)
+    return shown if shown[0] != shown[1] else (f"{one:,} bytes", f"{other:,} bytes")
 
 
 DEFAULT: Final = Limits()
