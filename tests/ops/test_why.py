@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 
 from windlass.core.errors import JobNotFound
 from windlass.core.ids import JobId, new_id, show_id
+from windlass.core.info import Info, encode_info
 from windlass.core.job import Edge, Failure, Outcome
 from windlass.core.rates import Rate
 from windlass.engines.protocol import Change, TallyQuery
+from windlass.ops.cards import info
 from windlass.ops.why import Cause, explain, why
 from windlass.testing.conformance import Harness
 
@@ -233,16 +234,79 @@ def test_a_suspect_says_that_it_runs_alone(harness: Harness) -> None:
     waits(harness, job_id, "until a worker can run it with nothing beside it, because 2 workers died while they had it")
 
 
-def test_a_job_too_big_for_any_worker_says_what_it_needs(harness: Harness) -> None:
-    job_id = harness.send(needs=(("gpu", 2), ("memory", 9)))
-    has = {"gpu": 2, "memory": 8}
-    worker = harness.worker(name="ann", info=msgspec.json.encode({"pool": "threads", "resources": has}))
-    assert harness.claim(worker, free=has, total=has) == []
-    assert ask(harness, job_id).startswith("It needs 2 gpu and 9 memory, and no worker that knows its task says")
-    has["memory"] = 9
-    other = harness.worker(name="bob", info=msgspec.json.encode({"resources": has}))
+def has(free: dict[str, int] | None = None, **resources: int) -> bytes:
+    """What a card says of what its worker has."""
+    return encode_info(Info(resources=resources, free=resources if free is None else free))
+
+
+def too_big(harness: Harness, job_id: JobId) -> str:
+    """The sentence, after every worker has asked for work with all that it has, and got nothing."""
+    for card in harness.engine.tally(TallyQuery()).cards:
+        there = info(card).resources
+        assert harness.claim(card.worker, free=there, total=there) == []
+    return ask(harness, job_id)
+
+
+def test_a_job_that_needs_more_memory_than_any_worker_has_says_how_much_there_is(harness: Harness) -> None:
+    job_id = harness.send(needs=(("memory", 8_000_000_000),))
+    harness.worker(name="ann")
+    assert too_big(harness, job_id) == (
+        "It needs 8GB of memory, and no worker that knows its task has any: start one with --memory."
+    )
+    harness.worker(name="bob", info=has(memory=4_000_000_000))
+    assert too_big(harness, job_id) == "It needs 8GB of memory, and the largest worker has 4GB."
+    harness.worker(name="cid", info=has(memory=7_999_999_999))
+    assert too_big(harness, job_id) == (
+        "It needs 8,000,000,000 bytes of memory, and the largest worker has 7,999,999,999 bytes."
+    )
+    harness.worker(name="eve", info=has(memory=16_000_000_000), tasks=("other",))
+    assert ask(harness, job_id).endswith("and the largest worker that knows its task has 7,999,999,999 bytes.")
+    worker = harness.worker(name="dan", info=has(memory=8_000_000_000))
     assert ask(harness, job_id).endswith("can take it at any moment.")
-    assert [claim.id for claim in harness.claim(other, free=has, total=has)] == [job_id]
+    there = {"memory": 8_000_000_000}
+    assert [claim.id for claim in harness.claim(worker, free=there, total=there)] == [job_id]
+
+
+def test_a_job_that_needs_a_resource_nobody_has_says_how_to_start_one(harness: Harness) -> None:
+    job_id = harness.send(needs=(("browser", 2),))
+    harness.worker(info=has(memory=100))
+    assert too_big(harness, job_id) == (
+        "It needs 2 browser, and no worker that knows its task has any: start one with --resource browser=2."
+    )
+    harness.worker(info=has(browser=1))
+    assert too_big(harness, job_id) == "It needs 2 browser, and no worker that knows its task has more than 1."
+
+
+def test_a_job_whose_needs_are_on_no_worker_together_says_so(harness: Harness) -> None:
+    job_id = harness.send(needs=(("browser", 2), ("memory", 1_000_000_000)))
+    harness.worker(info=has(browser=2, memory=500_000_000))
+    harness.worker(info=has(memory=2_000_000_000))
+    assert too_big(harness, job_id) == (
+        "It needs 2 browser and 1GB of memory, and no worker that knows its task has all of it."
+    )
+
+
+def test_a_job_that_waits_for_room_says_where(harness: Harness) -> None:
+    job_id = harness.send(needs=(("browser", 2), ("memory", 2_000_000_000)))
+    full = has({"browser": 2, "memory": 1_000_000_000}, browser=4, memory=4_000_000_000)
+    harness.worker(name="ann", host="web1", info=full)
+    harness.worker(name="bob", info=has({"browser": 0, "memory": 0}, browser=2, memory=2_000_000_000))
+    harness.worker(name="cid", info=has(memory=64_000_000_000))
+    assert ask(harness, job_id) == "It waits for 2GB of memory: the worker ann@web1 has 1GB of 4GB free."
+    harness.worker(name="dan", info=has(browser=2, memory=2_000_000_000))
+    assert ask(harness, job_id).endswith("can take it at any moment.")
+
+
+def test_a_job_that_waits_for_another_resource_says_how_much_of_it_is_free(harness: Harness) -> None:
+    job_id = harness.send(needs=(("browser", 2),))
+    harness.worker(name="ann", info=has({"browser": 1}, browser=4))
+    assert ask(harness, job_id) == "It waits for 2 browser: the worker ann has 1 of 4 free."
+
+
+def test_where_a_card_does_not_say_what_is_free_nothing_is_said_of_it(harness: Harness) -> None:
+    job_id = harness.send(needs=(("browser", 2),))
+    harness.worker(name="ann", info=has({}, browser=4))
+    assert ask(harness, job_id).endswith("can take it at any moment.")
 
 
 def test_a_card_that_says_something_else_is_no_harm(harness: Harness) -> None:

@@ -10,6 +10,7 @@ from windlass.cli.output import moment
 from windlass.cli.remedy import with_remedy
 from windlass.core.clock import SystemClock
 from windlass.core.durations import SECOND_US, show, show_instant, show_span
+from windlass.core.gates import show_need
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import plain
 
@@ -120,7 +121,7 @@ def _ties(job: JobView) -> Iterator[str]:
         ("Key", job.key),
         ("Lane", job.lane),
         ("Gate", job.gate),
-        ("Needs", ", ".join(f"{amount} {name}" for name, amount in job.needs.items())),
+        ("Needs", ", ".join(show_need(name, amount) for name, amount in job.needs.items())),
         ("Parents", ", ".join(job.parents)),
         ("Flow", job.flow),
         ("Retry of", job.retry_of),

@@ -8,14 +8,18 @@ is a gate that is shut until an instant and then lets a few probes through.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from windlass.core import rates
 from windlass.core.errors import BadValue
+from windlass.core.limits import show_memory
 from windlass.core.rates import Rate
 
 Needs = tuple[tuple[str, int], ...]
+MEMORY: Final = "memory"
+"""The resource whose amounts are bytes."""
 
 
 class Gate(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -89,3 +93,8 @@ def _least(rounded: int) -> int:
 def fits(needs: Needs, free: Mapping[str, int]) -> bool:
     """Whether everything needed is free."""
     return all(free.get(name, 0) >= amount for name, amount in needs)
+
+
+def show_need(name: str, amount: int) -> str:
+    """An amount of a resource in words: `8GB of memory`, `2 browser`."""
+    return f"{show_memory(amount)} of memory" if name == MEMORY else f"{amount} {name}"

@@ -18,9 +18,10 @@ import msgspec
 
 from windlass.core.clock import SystemClock
 from windlass.core.durations import show, show_instant, show_span
-from windlass.core.gates import fits
+from windlass.core.gates import MEMORY, fits, show_need
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Failure, Hold, Job, Outcome, State
+from windlass.core.limits import show_apart, show_memory
 from windlass.core.names import near_miss
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import plain, redact_text
@@ -233,11 +234,40 @@ def _suspect(case: Case) -> str | None:
 
 
 def _too_big(case: Case) -> str | None:
-    needs = case.request.needs
-    if not needs or any(fits(needs, info(card).resources) for card in case.able):
+    needs, sizes = case.request.needs, [info(card).resources for card in case.able]
+    if any(fits(needs, has) for has in sizes):
         return None
-    wanted = listing([f"{amount} {name}" for name, amount in needs], 10)
-    return f"It needs {wanted}, and no worker that knows its task says on its card that it has as much."
+    for name, amount in needs:
+        most = max(has.get(name, 0) for has in sizes)
+        if most < amount:
+            return f"It needs {_more_than(name, amount, most, case)}."
+    wanted = listing([show_need(name, amount) for name, amount in needs], 10)
+    return f"It needs {wanted}, and no worker that knows its task has all of it."
+
+
+def _more_than(name: str, amount: int, most: int, case: Case) -> str:
+    knowing = "no worker that knows its task has"
+    if name != MEMORY:
+        missing = f"any: start one with --resource {name}={amount}"
+        return f"{amount} {name}, and {knowing} {f'more than {most}' if most else missing}"
+    wanted, largest = show_apart(amount, most)
+    if not most:
+        return f"{wanted} of memory, and {knowing} any: start one with --memory"
+    elsewhere = any(info(card).resources.get(name, 0) > most for card in case.cards)
+    return f"{wanted} of memory, and the largest worker{' that knows its task' if elsewhere else ''} has {largest}"
+
+
+def _no_room(case: Case) -> str | None:
+    """Where cards do not say what is free, nothing is known about it."""
+    needs = case.request.needs
+    told = [(card, info(card)) for card in case.able if fits(needs, info(card).resources)]
+    if not needs or any(not has.free or fits(needs, has.free) for _, has in told):
+        return None
+    card, has = max(told, key=lambda one: sum(one[1].free.get(name, 0) >= amount for name, amount in needs))
+    name, amount = next(need for need in needs if not fits((need,), has.free))
+    shown = show_memory if name == MEMORY else str
+    left, total = shown(has.free.get(name, 0)), shown(has.resources[name])
+    return f"It waits for {show_need(name, amount)}: the worker {label(card)} has {left} of {total} free."
 
 
 # ── its place in line ───────────────────────────────────────────────────────────────────────────────────
@@ -288,6 +318,7 @@ REASONS: Final[tuple[Callable[[Case], str | None], ...]] = (
     _nobody_knows,
     _suspect,
     _too_big,
+    _no_room,
     _rate,
     _line,
 )
