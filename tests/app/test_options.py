@@ -24,6 +24,7 @@ def test_a_task_without_options_leaves_everything_to_the_app_and_the_store() -> 
     options = read_task_options("t", {}, ())
     assert (options.queue, options.priority, options.tags, options.retry) == (None, 0, (), None)
     assert (options.timeout_us, options.keep_result_us, options.dead_queue) == (None, None, None)
+    assert (options.grace_us, options.memory, options.needs, options.on_cut) == (None, None, (), "finish")
 
 
 def test_every_option_of_a_task_is_read() -> None:
@@ -32,6 +33,10 @@ def test_every_option_of_a_task_is_read() -> None:
         "queue": "mail",
         "retry": 5,
         "timeout": "30s",
+        "grace": 0,
+        "memory": "512MB",
+        "needs": {"gpu": 2, "browser": 1},
+        "on_cut": "stop",
         "priority": 9,
         "tags": ["a", "b"],
         "keep_result": timedelta(days=7),
@@ -42,6 +47,8 @@ def test_every_option_of_a_task_is_read() -> None:
     assert options.retry == Retry(5)
     assert (options.queue, options.dead_queue, options.priority, options.tags) == ("mail", "graves", 9, ("a", "b"))
     assert (options.timeout_us, options.keep_result_us) == (30 * SECOND_US, 7 * 86_400 * SECOND_US)
+    assert (options.grace_us, options.memory, options.on_cut) == (0, 512_000_000, "stop")
+    assert options.needs == (("browser", 1), ("gpu", 2))
 
 
 def test_a_result_is_kept_as_the_store_says_for_so_long_or_not_at_all() -> None:
@@ -58,6 +65,9 @@ def test_every_option_of_a_send_is_read() -> None:
         "at": at,
         "expires": at + timedelta(hours=1),
         "timeout": 5,
+        "grace": "1s",
+        "memory": 1 << 60,
+        "needs": {"browser": 1},
         "keep_result": False,
         "id": "0192f000-0000-7000-8000-000000000000",
         "key": "nightly",
@@ -68,6 +78,8 @@ def test_every_option_of_a_send_is_read() -> None:
     at_us = int(at.timestamp()) * SECOND_US
     assert (options.at_us, options.expiry_us(0)) == (at_us, at_us + 3600 * SECOND_US)
     assert options.id == bytes.fromhex("0192f000000070008000000000000000")
+    assert (options.travelling.timeout_us, options.travelling.grace_us) == (5 * SECOND_US, SECOND_US)
+    assert (options.memory, options.needs) == (1 << 60, (("browser", 1),))
     assert options.key is not None
     assert options.key.key == "nightly"
     assert read_send_options("t", {"delay": "1m"}).delay_us == 60 * SECOND_US
@@ -78,6 +90,7 @@ def test_only_what_a_send_says_otherwise_travels_with_the_job() -> None:
     stored = read_send_options("t", {"timeout": 5, "keep_result": False}).stored()
     assert read_travelling(stored) == read_send_options("t", {"timeout": 5, "keep_result": False}).travelling
     assert read_travelling(stored) != NOTHING
+    assert read_travelling(read_send_options("t", {"grace": 0}).stored()).grace_us == 0
 
 
 def test_a_time_to_expire_counts_from_each_send_and_an_instant_stays() -> None:
@@ -102,6 +115,22 @@ def test_a_time_to_expire_counts_from_each_send_and_an_instant_stays() -> None:
         ({"timeout": "soon"}, "soon"),
         ({"timeout": -1}, "negative"),
         ({"timeout": True}, "True"),
+        ({"grace": -1}, "negative"),
+        ({"grace": "a while"}, "a while"),
+        ({"memory": 0}, "no job could run"),
+        ({"memory": -1}, "between 0 and 1 EiB"),
+        ({"memory": (1 << 60) + 1}, "between 0 and 1 EiB"),
+        ({"memory": "a lot"}, "a lot"),
+        ({"memory": True}, "True"),
+        ({"memory": 1.5}, "1.5"),
+        ({"needs": ["browser"]}, r'Give amounts by name: \{"browser": 1\}'),
+        ({"needs": {"memory": 5}}, 'Use memory=, such as memory="512MB"'),
+        ({"needs": {"browser": 0}}, "A need of 0 browser"),
+        ({"needs": {"browser": -1}}, "A need of -1 browser"),
+        ({"needs": {"browser": True}}, "A need of True browser"),
+        ({"needs": {"browser": 1 << 61}}, "is not allowed"),
+        ({"needs": {"my browser": 1}}, "U\\+0020"),
+        ({"needs": {7: 1}}, "resource name cannot be a int"),
         ({"keep_result": -1}, "negative"),
         ({"keep_result": "for ever"}, "for ever"),
         ({"queue": ""}, "cannot be empty"),
@@ -123,6 +152,8 @@ def test_a_value_that_cannot_be_used_is_refused_for_tasks_and_sends_alike(bad: d
         ({"retry": -1}, "retries"),
         ({"retry": True}, "retries"),
         ({"dead_queue": "a b"}, "dead-letter queue"),
+        ({"on_cut": "panic"}, 'Give "finish" or "stop"'),
+        ({"on_cut": ["stop"]}, 'Give "finish" or "stop"'),
     ],
 )
 def test_a_task_is_refused_when_it_is_defined(bad: dict[str, Any], said: str) -> None:

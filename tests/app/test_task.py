@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from windlass import App, AsyncTask, Limits, Settings, State, Task, Worker, current_job, new_id
+from windlass.app.task import Sender
 from windlass.core.errors import BadName, BadValue, NotInJob, NotSerialisable, TooLarge, WrongPool, WrongType
 from windlass.engines.protocol import Query
 
@@ -252,6 +253,20 @@ def test_the_same_id_twice_is_one_job_and_the_same_key_too(app: App, send: Send)
     held, same = send(task.using(key="k")), send(task.using(key="k"))
     assert (same.job_id, same.duplicate) == (held.job_id, True)
     assert how_many(app) == 2
+
+
+def test_what_a_job_needs_is_what_its_send_says_else_its_task(app: App) -> None:
+    def needs(sender: Sender[..., Any]) -> tuple[tuple[str, int], ...]:
+        return sender.delay().job().request.needs
+
+    task = app.task(name="shoot", memory="512MB", needs={"printer": 2, "browser": 1})(print)
+    assert needs(task) == (("browser", 1), ("memory", 512_000_000), ("printer", 2))
+    assert needs(task.using(priority=5)) == needs(task)
+    assert needs(task.using(memory=5)) == (("browser", 1), ("memory", 5), ("printer", 2))
+    assert needs(task.using(needs={"gpu": 1})) == (("gpu", 1), ("memory", 512_000_000))
+    assert needs(task.using(needs={}, memory="1GiB")) == (("memory", 1 << 30),)
+    assert needs(app.task(name="plain")(print)) == ()
+    assert needs(app.named("elsewhere").using(needs={"gpu": 1})) == (("gpu", 1),)
 
 
 def test_using_leaves_the_task_itself_as_it_was(app: App) -> None:

@@ -340,6 +340,15 @@ def test_a_coroutine_knows_its_job(app: App, stage: Stage) -> None:
     assert handle.get() == handle.id
 
 
+def test_a_job_has_whatever_it_needs(app: App, stage: Stage) -> None:
+    @app.task(memory="8TB", needs={"browser": 100})
+    def shoot() -> str:
+        return "shot"
+
+    assert shoot.delay().get(timeout=0) == "shot"
+    assert shoot.using(needs={"gpu": 1}).delay().get(timeout=0) == "shot"
+
+
 def test_resources_hooks_and_middleware_are_those_of_a_worker() -> None:
     told: list[str] = []
 

@@ -107,6 +107,8 @@ def test_options_are_asked_for_as_they_are_sent(app: App, stage: Stage) -> None:
         "expires": "2h",
         "key": "k",
         "timeout": 5,
+        "memory": "1GB",
+        "needs": {"browser": 1},
     }
     mail.using(**said).delay(7)
     mail.using(at=soon, expires=soon).delay(8)

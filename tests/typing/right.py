@@ -77,7 +77,18 @@ def plain(order_id: int, to: str = "x") -> str:
     return f"{order_id} {to}"
 
 
-@app.task(queue="mail", retry=Retry(5), timeout="30s", priority=5, tags=["mail"], keep_result=timedelta(days=1))
+@app.task(
+    queue="mail",
+    retry=Retry(5),
+    timeout="30s",
+    grace=5,
+    memory="512MB",
+    needs={"browser": 1},
+    on_cut="stop",
+    priority=5,
+    tags=["mail"],
+    keep_result=timedelta(days=1),
+)
 def with_options(order_id: int, *, to: str) -> Page:
     """Decorated with options."""
     return Page(to, order_id)

@@ -55,6 +55,8 @@ def options() -> None:
     plain.using(priority="high")  # wrong
     plain.using(at="tomorrow")  # wrong
     plain.using(tags=5)  # wrong
+    plain.using(memory=1.5)  # wrong
+    plain.using(needs=["browser"])  # wrong
     plain.using(id=5)  # wrong
     Retry("often")  # wrong
     Retry(3, backoff=2)  # wrong

@@ -25,7 +25,7 @@ from windlass.app.context import current, shielded
 from windlass.app.discovery import discover
 from windlass.app.handle import Handle
 from windlass.app.middleware import Middleware, Stack, listed, tell
-from windlass.app.options import TaskOptions, read_task_options
+from windlass.app.options import OnCut, TaskOptions, read_task_options
 from windlass.app.resources import Declared, Opened
 from windlass.app.task import AsyncTask, Sender, Task
 from windlass.core.clock import Clock, SystemClock
@@ -115,6 +115,10 @@ class App:
         queue: str | None = None,
         retry: Retry | int | None = None,
         timeout: Duration | None = None,
+        grace: Duration | None = None,
+        memory: int | str | None = None,
+        needs: Mapping[str, int] | None = None,
+        on_cut: OnCut = "finish",
         priority: int = 0,
         tags: Sequence[str] = (),
         keep_result: bool | Duration | None = None,
@@ -125,8 +129,11 @@ class App:
         """Makes a function a task: `@app.task`, or `@app.task(queue="mail", retry=5, timeout="30s")`.
 
         `retry`: a `Retry` or a number of retries; without it, one failure is the end. `timeout`: how long one attempt
-        may run. `keep_result`: False, or how long. `dead_queue`: where its dead jobs go. `name`: module.function if not
-        given.
+        may run; `grace`: how long it may take to heed that before its process is killed, 5 s if not given. `memory`:
+        how much it may use, `"512MB"`; `needs`: what else it takes of its worker, `{"browser": 1}`. It runs where as
+        much is free. `on_cut`: whether a run goes on to its end ("finish") or is stopped ("stop") when its worker has
+        lost touch with the store. `keep_result`: False, or how long. `dead_queue`: where its dead jobs go. `name`:
+        module.function if not given.
         """
         if function is None:
 

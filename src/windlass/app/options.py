@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
 from windlass.core.durations import instant_us, to_us
 from windlass.core.errors import BadValue
+from windlass.core.gates import MEMORY, Needs
 from windlass.core.ids import JobId, read_id
 from windlass.core.job import Unique
-from windlass.core.limits import DEFAULT, Limits
+from windlass.core.limits import DEFAULT, EIB, Limits, to_bytes
 from windlass.core.names import check_name, refuse_unknown
 from windlass.core.rank import TOP_PRIORITY
 from windlass.core.retry import Retry
+
+OnCut = Literal["finish", "stop"]
+"""What becomes of a running job whose worker has lost touch with the store."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -33,6 +37,13 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     retry: Retry | None = None
     timeout_us: int | None = None
+    grace_us: int | None = None
+    """How long it may take to heed its timeout before its runner is killed; None: 5 s."""
+    memory: int | None = None
+    """Bytes."""
+    needs: Needs = ()
+    """Other resources, by name."""
+    on_cut: OnCut = "finish"
     keep_result_us: int | None = None
     """How long a result is kept: None as the store's limits say, 0 not at all."""
     dead_queue: str | None = None
@@ -44,6 +55,7 @@ class Travelling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one send says otherwise than its task, as it is stored with the job."""
 
     timeout_us: int | None = None
+    grace_us: int | None = None
     keep_result_us: int | None = None
 
 
@@ -63,6 +75,8 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     expires_us: int | None = None
     id: JobId | None = None
     key: Unique | None = None
+    memory: int | None = None
+    needs: Needs | None = None
     travelling: Travelling = NOTHING
 
     def expiry_us(self, now_us: int) -> int | None:
@@ -74,8 +88,42 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
         return b"" if self.travelling == NOTHING else _encode(self.travelling)
 
 
-TASK_OPTIONS = ("name", "queue", "retry", "timeout", "priority", "tags", "keep_result", "dead_queue")
-SEND_OPTIONS = ("queue", "priority", "tags", "delay", "at", "expires", "timeout", "keep_result", "id", "key")
+def needs_of(task: TaskOptions, sending: SendOptions) -> Needs:
+    """What a job takes of its worker: what its send says, else its task; memory is one of the resources."""
+    needs = task.needs if sending.needs is None else sending.needs
+    memory = task.memory if sending.memory is None else sending.memory
+    return needs if memory is None else tuple(sorted((*needs, (MEMORY, memory))))
+
+
+TASK_OPTIONS = (
+    "name",
+    "queue",
+    "retry",
+    "timeout",
+    "grace",
+    "memory",
+    "needs",
+    "on_cut",
+    "priority",
+    "tags",
+    "keep_result",
+    "dead_queue",
+)
+SEND_OPTIONS = (
+    "queue",
+    "priority",
+    "tags",
+    "delay",
+    "at",
+    "expires",
+    "timeout",
+    "grace",
+    "memory",
+    "needs",
+    "keep_result",
+    "id",
+    "key",
+)
 
 
 def read_task_options(name: str, given: Mapping[str, Any], extra: Sequence[str]) -> TaskOptions:
@@ -88,6 +136,10 @@ def read_task_options(name: str, given: Mapping[str, Any], extra: Sequence[str])
         tags=_tags(given.get("tags", ())),
         retry=Retry(retry) if isinstance(retry, int) else _retry(retry),
         timeout_us=_timeout_us(given.get("timeout")),
+        grace_us=_grace_us(given.get("grace")),
+        memory=_memory(given.get("memory")),
+        needs=_needs(given.get("needs")) or (),
+        on_cut=_on_cut(given.get("on_cut", "finish")),
         keep_result_us=_keep_us(given.get("keep_result")),
         dead_queue=_queue("dead-letter queue", given.get("dead_queue")),
         extra={option: given[option] for option in extra if option in given},
@@ -111,8 +163,11 @@ def read_send_options(name: str, given: Mapping[str, Any], limits: Limits = DEFA
         expires_in_us=None if expires is None or isinstance(expires, datetime) else to_us(expires),
         id=_id(given.get("id")),
         key=None if key is None else Unique(check_name("key", key)),
+        memory=_memory(given.get("memory")),
+        needs=_needs(given.get("needs")),
         travelling=Travelling(
             timeout_us=_timeout_us(given.get("timeout")),
+            grace_us=_grace_us(given.get("grace")),
             # Said of one send, True is more than nothing said: it wins over a task that keeps none.
             keep_result_us=_keep_us(given.get("keep_result"), limits.keep_result_us),
         ),
@@ -150,6 +205,41 @@ def _timeout_us(value: Any) -> int | None:
     if us == 0:
         raise BadValue("A timeout of 0 would stop every job at once.", "Leave it out for no timeout.")
     return us
+
+
+def _grace_us(value: Any) -> int | None:
+    return None if value is None else to_us(value)
+
+
+def _memory(value: Any) -> int | None:
+    if value is None:
+        return None
+    size = to_bytes(value)
+    if size == 0:
+        raise BadValue("With a memory of 0 no job could run.", "Leave it out for no limit.")
+    return size
+
+
+def _needs(value: Any) -> Needs | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise BadValue(f"The needs cannot be {value!r}.", 'Give amounts by name: {"browser": 1}.')
+    return tuple(sorted(_need(name, amount) for name, amount in cast("Mapping[Any, Any]", value).items()))
+
+
+def _need(name: Any, amount: Any) -> tuple[str, int]:
+    if check_name("resource", name) == MEMORY:
+        raise BadValue("Memory is not one of the `needs`.", 'Use memory=, such as memory="512MB".')
+    if type(amount) is not int or not 1 <= amount <= EIB:
+        raise BadValue(f"A need of {amount!r} {name} is not allowed.", "Give a whole number, 1 or more.")
+    return name, amount
+
+
+def _on_cut(value: Any) -> OnCut:
+    if value not in ("finish", "stop"):
+        raise BadValue(f"`on_cut` cannot be {value!r}.", 'Give "finish" or "stop".')
+    return value
 
 
 def _keep_us(value: Any, usual_us: int | None = None) -> int | None:

@@ -18,7 +18,7 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from windlass.app.context import current, local_context
 from windlass.app.handle import Handle, Handles, Post
-from windlass.app.options import SEND_OPTIONS, SendOptions, TaskOptions, read_send_options
+from windlass.app.options import SEND_OPTIONS, SendOptions, TaskOptions, needs_of, read_send_options
 from windlass.app.resources import Declared, Opened
 from windlass.core.codec import encode_arguments
 from windlass.core.durations import Duration
@@ -89,6 +89,9 @@ class Sender(Generic[P, R]):
         queue: str | None = None,
         tags: Sequence[str] | None = None,
         timeout: Duration | None = None,
+        grace: Duration | None = None,
+        memory: int | str | None = None,
+        needs: Mapping[str, int] | None = None,
         keep_result: bool | Duration | None = None,
         id: str | bytes | None = None,  # noqa: A002 - the user's word
         key: str | None = None,
@@ -108,6 +111,9 @@ class Sender(Generic[P, R]):
             "queue": queue,
             "tags": tags,
             "timeout": timeout,
+            "grace": grace,
+            "memory": memory,
+            "needs": needs,
             "keep_result": keep_result,
             "id": id,
             "key": key,
@@ -142,7 +148,13 @@ class Sender(Generic[P, R]):
         if sending is USUAL:
             return Job(
                 request=Request(
-                    id=new_id(), task=self.name, queue=queue, payload=payload, priority=own.priority, tags=own.tags
+                    id=new_id(),
+                    task=self.name,
+                    queue=queue,
+                    payload=payload,
+                    priority=own.priority,
+                    needs=needs_of(own, sending),
+                    tags=own.tags,
                 )
             )
         return Job(
@@ -157,6 +169,7 @@ class Sender(Generic[P, R]):
                 at_us=sending.at_us,
                 expires_us=sending.expiry_us(self._house.now_us()),
                 unique=sending.key,
+                needs=needs_of(own, sending),
                 options=sending.stored(),
             )
         )

@@ -26,7 +26,7 @@ from windlass.core.durations import Duration, show, to_us
 from windlass.core.errors import NotFinished
 from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import WAITING, Job, Outcome, State
-from windlass.core.limits import Limits
+from windlass.core.limits import EIB, Limits
 from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import (
     Amended,
@@ -83,6 +83,7 @@ class EagerStore(StageStore):
 
     def insert(self, jobs: Sequence[Job], /) -> list[Receipt]:
         receipts = super().insert(jobs)
+        self.runner.provide(jobs)
         self.runner.run_ready()
         return receipts
 
@@ -151,12 +152,19 @@ class Runner:
         self._beat = 0
         self._ticket = 0
         self._started = False
+        self._has: dict[str, int] = {}
         self._coroutines: Coroutines | None = None
         self._resources = Opened(app.resources, self._run_coroutine)
 
     def knows(self, task: str) -> bool:
         """Whether the task's code is here."""
         return task in self._app.tasks
+
+    def provide(self, jobs: Sequence[Job]) -> None:
+        """Whatever a job needs is there: nothing runs beside it."""
+        names = [name for job in jobs for name, _ in job.request.needs]
+        with self._lock:
+            self._has.update(dict.fromkeys(names, EIB))
 
     def run_ready(self) -> int | None:
         """Runs jobs until none is ready; gives how long until the next comes due, None where none will."""
@@ -174,7 +182,7 @@ class Runner:
             tasks = tuple(sorted(self._app.tasks))  # a test may have defined one since the last time
             self._store.renew(Beat(card=Card(worker=self._worker, name="eager", tasks=tasks), beat=self._beat))
             self._beat += 1
-            found = self._store.claim(Order(worker=self._worker, ticket=self._ticket + 1, limit=1))
+            found = self._store.claim(Order(worker=self._worker, ticket=self._ticket + 1, limit=1, free=self._has))
             if not found.claims:
                 return None, found.wait_us
             self._ticket += 1

@@ -15,12 +15,14 @@ from typing import Any
 
 from windlass.app.app import App
 from windlass.app.handle import Handle
-from windlass.app.options import SendOptions
-from windlass.app.task import Sender, Task
+from windlass.app.options import SendOptions, needs_of
+from windlass.app.task import USUAL, Sender, Task
 from windlass.core.codec import decode_result, encode_result
 from windlass.core.durations import SECOND_US, show
 from windlass.core.errors import BadValue, WindlassError
+from windlass.core.gates import MEMORY, show_need
 from windlass.core.job import Job, Request
+from windlass.core.limits import show_memory
 from windlass.core.signature import ANYTHING
 from windlass.engines.protocol import Receipt
 
@@ -131,6 +133,8 @@ class SentJobs:
         said["at"] = _instant(request.at_us)
         said["expires"] = _instant(request.expires_us)
         said["key"] = None if request.unique is None else request.unique.key
+        if request.needs != (() if task is None else needs_of(task.options, USUAL)):
+            said["needs"] = [show_need(*need) for need in request.needs]
         return tuple(f"{name}={value}" for name, value in said.items() if value is not None)
 
     def _instead(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], wanted: SendOptions) -> str:
@@ -207,6 +211,8 @@ def _has(send: _Send, wanted: SendOptions) -> bool:
             wanted.expires_in_us is None or _expires_in(send, wanted.expires_in_us),
             wanted.id in {None, request.id},
             wanted.key in {None, request.unique},
+            wanted.memory in {None, dict(request.needs).get(MEMORY)},
+            wanted.needs in {None, tuple(need for need in request.needs if need[0] != MEMORY)},
             wanted.stored() in {b"", request.options},
         )
     )
@@ -228,6 +234,8 @@ def _asked(wanted: SendOptions) -> list[str]:
         "expires": show(wanted.expires_in_us) if wanted.expires_in_us else _instant(wanted.expires_us),
         "id": None if wanted.id is None else wanted.id.hex(),
         "key": None if wanted.key is None else wanted.key.key,
+        "memory": None if wanted.memory is None else show_memory(wanted.memory),
+        "needs": None if wanted.needs is None else dict(wanted.needs),
         "options": wanted.stored().decode() or None,
     }
     return [f"{name}={value}" for name, value in said.items() if value is not None]
