@@ -82,6 +82,19 @@ def test_a_program_is_told_that_there_is_no_result(shell: Shell) -> None:
     assert shell.out("jobs", "show", told["id"]), "its id is not lost"
 
 
+def test_a_job_is_sent_with_what_it_needs(shell: Shell) -> None:
+    how = ("--memory", "512MB", "--needs", "browser=1", "--needs", "gpu=2")
+    (shell.folder / "one.jsonl").write_text("[1, 2]\n")
+    for words in (("call", "tasks.add", "1", "2", *how), ("send", "tasks.add", "--from", "one.jsonl", *how)):
+        job_id = shell.out(*words)
+        assert "Needs       1 browser, 2 gpu, 512MB of memory" in shell.out("jobs", "show", job_id)
+        assert json.loads(shell.out("jobs", "show", job_id, "--json"))["needs"] == {
+            "browser": 1,
+            "gpu": 2,
+            "memory": 512_000_000,
+        }
+
+
 def test_many_ids_for_programs_are_a_line_each_on_a_terminal_too(shell: Shell) -> None:
     (shell.folder / "two.jsonl").write_text("[1, 2]\n[3, 4]\n")
     *lines, last = shell.on_terminal("send", "-A", "tasks", "add", "--from", "two.jsonl", "--json").splitlines()
@@ -105,6 +118,12 @@ def test_waiting_ends_after_the_timeout_and_says_why_the_job_waits(shell: Shell)
         (("call", "tasks.add", "a={ '$secret': 'hunter2'}"), 2, "An argument looks like a secret and is not JSON."),
         (("call", "-A", "tasks", "-u", "memory://", "add", "1", "2"), 2, "not both"),
         (("call", "-A", "tasks", "add", "1", "2", "--priority", "11"), 2, "a whole number from 0 to 9, not '11'."),
+        (("call", "tasks.add", "--memory", "a lot"), 2, "The size 'a lot' cannot be read."),
+        (("call", "tasks.add", "--needs", "browser"), 2, "such as browser=1, not 'browser'."),
+        (("call", "tasks.add", "--needs", "browser=-1"), 2, "such as browser=1, not 'browser=-1'."),
+        (("call", "tasks.add", "--needs", "browser=0"), 2, "A need of 0 browser is not allowed."),
+        (("call", "tasks.add", "--needs", "a=1", "--needs", "a=2"), 2, "a is given twice. Give it once."),
+        (("call", "tasks.add", "--needs", "memory=1"), 2, "Use memory="),
         (("call", "a task", "1"), 2, "task"),
         (("call", "-u", "postgres://me:hunter2@db/x", "add", "1"), 2, "postgres:// is not in this version"),
         (("call", "-u", "nonsense", "add", "1"), 2, "is not an engine URL"),

@@ -60,6 +60,21 @@ def _is_number(value: Any) -> bool:
 DURATION = DurationType()
 
 
+def amounts(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, int] | None:
+    """Amounts by name, from words such as browser=2; None where there are none. For the callback of an option."""
+    found: dict[str, int] = {}
+    for word in words:
+        name, sign, amount = word.partition("=")
+        if not sign or not (amount.isascii() and amount.isdigit()):
+            raise click.BadParameter(
+                f"It takes a name and a whole number, such as browser=1, not {word!a}.", ctx, param
+            )
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice. Give it once.", ctx, param)
+        found[name] = int(amount)
+    return found or None
+
+
 class Whole(click.IntRange):
     """A whole number within bounds, which are said together where it is none: click speaks of integer ranges."""
 

@@ -11,7 +11,7 @@ import click
 from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
 from windlass.cli.main import FAILED
-from windlass.cli.options import DURATION, Whole, an_app, app_option, json_option, refuse_to_make, url_option
+from windlass.cli.options import DURATION, Whole, amounts, an_app, app_option, json_option, refuse_to_make, url_option
 from windlass.cli.output import put, put_json, say
 from windlass.cli.picking import nearest
 from windlass.core.plural import number_of
@@ -46,6 +46,16 @@ def send_options(function: Any) -> Any:
             click.option("--delay", type=DURATION, help="Run it so much later, such as 90 or 15m."),
             click.option("--expires", type=DURATION, help="Do not start it after so long."),
             click.option("-p", "--priority", type=Whole(0, 9), help="9 goes first."),
+            click.option(
+                "--memory", metavar="SIZE", help="Run it where so much is free, such as 512MB; it may use no more."
+            ),
+            click.option(
+                "--needs",
+                metavar="NAME=N",
+                multiple=True,
+                callback=amounts,
+                help="Run it where so much of a resource is free, such as browser=1.",
+            ),
             click.option("--key", help="Refuse it as a duplicate while another job of this key has not ended."),
             json_option,
         )
