@@ -75,6 +75,8 @@ WHAT_TO_DO = {
     "WL507": "Wait longer, or ask `handle.why()`, which the message repeats; the job goes on.",
     "WL508": "Give the worker more slots, `await` the handle, or let the other task send what follows.",
     "WL509": "Call `current_job()` inside a task only.",
+    "WL510": 'Let the task use less, or give it more: `@app.task(memory="2GB")`.',
+    "WL511": "Look for its last words in the worker's log; after three crashes the job is dead.",
 }
 
 MEANINGS = {

@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from windlass.app.app import App
     from windlass.app.context import JobContext, current_job
-    from windlass.app.endings import Cancel, CancelAsked, Dead, RetryAfter, Snooze, TimedOut
+    from windlass.app.endings import Cancel, CancelAsked, Cut, Dead, RetryAfter, Snooze, TimedOut
     from windlass.app.handle import Handle, Handles, as_completed, gather
     from windlass.app.middleware import Middleware
     from windlass.app.resources import injected
     from windlass.app.task import AsyncTask, Task
-    from windlass.core.errors import JobCancelled, JobDead, JobExpired, NotFinished, WindlassError
+    from windlass.core.errors import (
+        Crashed,
+        JobCancelled,
+        JobDead,
+        JobExpired,
+        MemoryLimit,
+        NotFinished,
+        WindlassError,
+    )
     from windlass.core.ids import new_id, read_id, show_id
     from windlass.core.job import Edge, Failure, Job, Outcome, Record, Request, State, Unique
     from windlass.core.limits import Limits
@@ -35,12 +43,20 @@ __version__ = "0.1.0"
 _HOMES = {
     "app.app": ("App",),
     "app.context": ("JobContext", "current_job"),
-    "app.endings": ("Cancel", "CancelAsked", "Dead", "RetryAfter", "Snooze", "TimedOut"),
+    "app.endings": ("Cancel", "CancelAsked", "Cut", "Dead", "RetryAfter", "Snooze", "TimedOut"),
     "app.handle": ("Handle", "Handles", "as_completed", "gather"),
     "app.middleware": ("Middleware",),
     "app.resources": ("injected",),
     "app.task": ("AsyncTask", "Task"),
-    "core.errors": ("JobCancelled", "JobDead", "JobExpired", "NotFinished", "WindlassError"),
+    "core.errors": (
+        "Crashed",
+        "JobCancelled",
+        "JobDead",
+        "JobExpired",
+        "MemoryLimit",
+        "NotFinished",
+        "WindlassError",
+    ),
     "core.ids": ("new_id", "read_id", "show_id"),
     "core.job": ("Edge", "Failure", "Job", "Outcome", "Record", "Request", "State", "Unique"),
     "core.limits": ("Limits",),
@@ -57,6 +73,8 @@ __all__ = [
     "AsyncTask",
     "Cancel",
     "CancelAsked",
+    "Crashed",
+    "Cut",
     "Dead",
     "Edge",
     "Failure",
@@ -68,6 +86,7 @@ __all__ = [
     "JobDead",
     "JobExpired",
     "Limits",
+    "MemoryLimit",
     "Middleware",
     "NotFinished",
     "Outcome",

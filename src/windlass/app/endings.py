@@ -5,8 +5,9 @@
     raise Cancel("sold out")  nothing is to be done any more
     raise Dead("no such id")  no further try would help, whatever the retry policy says
 
-`Interrupted` goes the other way: the worker raises it inside a task whose time is over or whose cancel was asked for.
-It is no `Exception`, so that a broad `except Exception` in a task does not swallow it.
+`Interrupted` goes the other way: the worker raises it inside a task whose time is over, whose cancel was asked for, or
+which another worker may run by now. It is no `Exception`, so that a broad `except Exception` in a task does not swallow
+it.
 """
 
 from __future__ import annotations
@@ -61,3 +62,10 @@ class TimedOut(Interrupted):
 
 class CancelAsked(Interrupted):
     """Somebody cancelled the running job."""
+
+
+class Cut(Interrupted):
+    """The worker has lost touch with the store."""
+
+    def __init__(self) -> None:
+        super().__init__("The worker lost touch with the store; another one may run the job now.")

@@ -42,7 +42,9 @@ WindlassError                     code
     ├── ResultGone                WL506
     ├── NotFinished               WL507
     ├── WouldBlock                WL508
-    └── NotInJob                  WL509
+    ├── NotInJob                  WL509
+    ├── MemoryLimit               WL510
+    └── Crashed                   WL511
 ```
 
 An error is one sentence that says what is wrong and one that says what to do next. The code is what
@@ -317,3 +319,15 @@ class NotInJob(JobError):
     """There is no current job: the code does not run inside a task."""
 
     code = "WL509"
+
+
+class MemoryLimit(JobError):
+    """The job used more than its memory, and was killed with its process."""
+
+    code = "WL510"
+
+
+class Crashed(JobError):
+    """The process that ran the job died under it."""
+
+    code = "WL511"

@@ -4,7 +4,8 @@
 
 Reading order: `worker.py` (what a user has), `kind.py` (which pools there are), `service.py` (what every loop is),
 `desk.py` (what the worker holds), `consumer.py`, `executor.py` (one attempt, step by step), `settler.py`,
-`heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchman.py`, `pools/` (where tasks are called), `failure.py`.
+`heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchman.py`, `pools/` (where tasks are called), `failure.py`,
+`deaths.py`.
 
 Nothing here knows an engine by name, and no task is called outside `pools/`.
 """

@@ -1,0 +1,30 @@
+"""What a job shows whose process died under it: an error, as if its task had raised it."""
+
+from __future__ import annotations
+
+import signal
+
+from windlass.core.errors import Crashed, MemoryLimit
+from windlass.core.limits import show_apart
+
+
+def over_memory(used: int, memory: int) -> MemoryLimit:
+    """The error of a job that was killed because it used more bytes than its memory."""
+    much, allowed = show_apart(used, memory)
+    return MemoryLimit(
+        f"The task used {much}, more than its memory of {allowed}.", "Let it use less, or give it more: memory=…."
+    )
+
+
+def crashed(status: int) -> Crashed:
+    """The error of a job whose process ended with that status, as `subprocess` tells it."""
+    return Crashed(f"The process that ran it {_ended(status)}.", "Look for what it last said in the worker's log.")
+
+
+def _ended(status: int) -> str:
+    if status >= 0:
+        return f"ended with exit code {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"was killed by signal {-status}"
