@@ -69,7 +69,7 @@ CALLS = [
     "sync_folder('.')",
     "wait_readable(0, 0)",
     "shared_page(1)",
-    "start_apart(['x'], fds=[], env={})",
+    "start_apart(['x'], fds=[])",
 ]
 
 
@@ -116,7 +116,7 @@ system.die_with_parent(os.getppid())
 PARENT = """
 import os, signal, sys
 from windlass.core import system
-system.start_apart([sys.executable, "-c", sys.argv[1], str(os.getpid())], fds=[], env=os.environ)
+system.start_apart([sys.executable, "-c", sys.argv[1], str(os.getpid())], fds=[])
 signal.pause()
 """
 CHILD = """
@@ -246,7 +246,7 @@ def test_a_page_is_shared_with_a_child_and_starts_as_zeros(*, in_memory: bool, m
             page[0] = 1
             code = "import sys; from windlass.core import system; page = system.map_page(int(sys.argv[1]), 8_192)"
             command = [sys.executable, "-c", f"{code}; page[8_191] = page[0] + 1", str(descriptor)]
-            assert system.start_apart(command, fds=[descriptor], env=os.environ).wait() == 0
+            assert system.start_apart(command, fds=[descriptor]).wait() == 0
             assert page[8_191] == 2
     finally:
         os.close(descriptor)

@@ -85,12 +85,22 @@ class Rig:
             return InProcess(self.app, "threads", slots, office, self.clock, self.engine)
 
         settings, bus = self.app.settings, self.app.bus
-        return Crew(self.engine, settings, bus, self.clock, make_staff, kind="threads", queues=None, name="by hand")
+        return Crew(
+            self.engine,
+            settings,
+            bus,
+            self.clock,
+            make_staff,
+            kind="threads",
+            queues=None,
+            name="by hand",
+            resources={},
+        )
 
     def _by_hand(self, crew: Crew, slots: int) -> ByHand:
         self.staff = staff_of(crew)
         staff = self.staff
-        pool = ByHand(slots, crew.desk, staff.executor, staff.settle, self.clock, crew.hungry)
+        pool = ByHand(slots, crew, staff.executor, staff.settle, self.clock)
         staff.pool = pool
         return pool
 

@@ -14,9 +14,9 @@ from windlass.core.ids import WorkerId, new_id
 from windlass.core.job import State
 from windlass.engines.protocol import Beat, Card, Note, Order, TallyQuery
 from windlass.testing.faults import Fault
-from windlass.worker.desk import Run
+from windlass.worker.desk import GRACE_US, Run
 from windlass.worker.executor import given_back
-from windlass.worker.watchman import GRACE_US, LOOK_S
+from windlass.worker.watchman import LOOK_S
 
 
 def running(rig: Rig, task: str = "double", *args: Any) -> Run:

@@ -81,7 +81,7 @@ class Standing(ByHand):
 
     def __init__(self, rig: Rig, kind: bool) -> None:
         crew = rig.crew
-        super().__init__(2, crew.desk, rig.staff.executor, rig.staff.settle, rig.clock, crew.hungry)
+        super().__init__(2, crew, rig.staff.executor, rig.staff.settle, rig.clock)
         self.kind = kind
 
     def start(self) -> None:

@@ -14,7 +14,7 @@ from windlass.app.middleware import Middleware
 from windlass.core.errors import StoreUnavailable
 from windlass.core.ids import new_id
 from windlass.core.job import State
-from windlass.engines.protocol import BATCH, Settlement, Verdict
+from windlass.engines.protocol import BATCH, Note, Settlement, Verdict
 from windlass.testing.faults import Fault
 from windlass.worker.settler import PATIENCE_US
 
@@ -73,7 +73,7 @@ def test_what_is_put_down_after_a_flush_wakes_the_settler(rig: Rig) -> None:
     assert pause_s is None, "it sleeps until it is woken"
     woken: list[bool] = []
     settler.wake = lambda: woken.append(True)
-    settler.write(new_id(), 1, "log", b"a line of a job that runs on")
+    settler.note(Note(id=new_id(), fence=1, kind="log", data=b"a line of a job that runs on"))
     assert woken
 
 

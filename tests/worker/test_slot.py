@@ -29,7 +29,7 @@ def new_run(slot: Slot) -> Run:
         suspect=False, priority=0, due_us=0,
     )  # fmt: skip
     task: Any = None
-    return Run(claim, task, JobContext(claim.id, "t"), 0, slot.interrupt)
+    return Run(claim, task, JobContext(claim.id, "t"), 0, slot.interrupt, 0)
 
 
 class Hunter:

@@ -22,6 +22,13 @@ from windlass.core.names import near_miss
 _FORM = "Write a file or a module, for example tasks.py or shop.tasks:app."
 
 
+def load(name: str) -> App:
+    """The app of that name; the folder one is in is looked in first, as `python -m` does."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return locate(name)
+
+
 def locate(name: str) -> App:
     """The app of that name. An error inside its module is the module's own and is raised as it is."""
     place, colon, attribute = name.strip().partition(":")

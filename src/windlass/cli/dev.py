@@ -85,6 +85,12 @@ def words_of(ctx: click.Context) -> list[str]:
             words.append(str(value))
         elif isinstance(param, click.Option) and param.is_flag:
             words += param.opts[:1] if value else param.secondary_opts[:1]
+        elif isinstance(value, dict):
+            words += [
+                word
+                for name, amount in cast("dict[str, int]", value).items()
+                for word in (param.opts[0], f"{name}={amount}")
+            ]
         elif isinstance(value, list):
             words += [param.opts[0], ",".join(cast("list[str]", value))]
         else:

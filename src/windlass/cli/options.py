@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -58,6 +57,24 @@ def _is_number(value: Any) -> bool:
 
 
 DURATION = DurationType()
+
+
+class SizeType(click.ParamType[int]):
+    """An amount of memory such as 512MB, in bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from windlass.core.errors import InputError
+        from windlass.worker.budget import read_memory
+
+        try:
+            return read_memory(int(value) if str(value).isdecimal() else value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+SIZE = SizeType()
 
 
 def amounts(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, int] | None:
@@ -146,12 +163,10 @@ def refuse_to_make(url: str) -> None:
 
 
 def load_app(name: str) -> App:
-    """The app of that name; the folder one is in is looked in first, as `python -m` does."""
-    from windlass.app.locate import locate
+    """The app of that name."""
+    from windlass.app.locate import load
 
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    return locate(name)
+    return load(name)
 
 
 @contextmanager

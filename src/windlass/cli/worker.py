@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import click
 
 from windlass.cli.completion import queue_names
-from windlass.cli.options import DURATION, Whole, app_option, load_app
+from windlass.cli.options import DURATION, SIZE, Whole, amounts, app_option
+from windlass.cli.output import say
+from windlass.cli.pidfile import holding
 from windlass.worker.kind import KINDS
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -29,7 +32,7 @@ class PoolType(click.ParamType[str]):
         if value in KINDS:
             return value
         if value in {"prefork", "processes"}:
-            self.fail("Pools of processes are not in this version. Start one worker per core instead.", param, ctx)
+            self.fail("Processes are a matter of -p, as in -p 4; the pool says what runs in each of them.", param, ctx)
         meant = {"async": "aio", "asyncio": "aio", "thread": "threads"}.get(value) or near_miss(value, KINDS)
         hint = f"Did you mean {meant}?" if meant else f"There are: {', '.join(KINDS)}."
         self.fail(f"There is no pool {value!a}. {hint}", param, ctx)
@@ -48,6 +51,19 @@ class QueuesType(click.ParamType[list[str]]):
         if not names:
             self.fail("No queue is named. Leave the option out for all of them.", param, ctx)
         return names
+
+
+class ProcessesType(click.ParamType[int]):
+    """How many processes."""
+
+    name = "n|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from windlass.core.system import cores
+
+        if value == "auto":
+            return cores()
+        return Whole(1, 1_000).convert(value, param, ctx)
 
 
 def worker_options(function: Any) -> Any:
@@ -83,7 +99,49 @@ def worker_options(function: Any) -> Any:
                 help="auto: async tasks on a loop, others in threads; solo: one at a time. [env: WINDLASS_POOL]",
             ),
             click.option(
-                "--name", "worker_name", metavar="NAME", default="", help="What others see. [default: the process id]"
+                "-p",
+                "--processes",
+                type=ProcessesType(),
+                envvar="WINDLASS_PROCESSES",
+                default="1",
+                show_default=True,
+                help="How many runners, each with -c slots; auto: as many as cores. [env: WINDLASS_PROCESSES]",
+            ),
+            click.option(
+                "-n",
+                "--name",
+                "worker_name",
+                metavar="NAME",
+                default="",
+                help="What others see. [default: the process id]",
+            ),
+            click.option(
+                "--memory",
+                type=SIZE,
+                envvar="WINDLASS_MEMORY",
+                help="What tasks with memory= may use in all. [env: WINDLASS_MEMORY; default: what there is]",
+            ),
+            click.option(
+                "--resource",
+                "resources",
+                metavar="NAME=N",
+                multiple=True,
+                callback=amounts,
+                help="What tasks with needs= share, as in browser=2. May be repeated.",
+            ),
+            click.option(
+                "--max-jobs-per-runner",
+                "--max-tasks-per-child",
+                "max_jobs",
+                type=Whole(1, 1_000_000_000),
+                help="Replace a runner after so many jobs.",
+            ),
+            click.option(
+                "--max-memory-per-runner",
+                "--max-memory-per-child",
+                "max_memory",
+                type=SIZE,
+                help="Replace a runner that has more in memory, once its jobs have ended.",
             ),
             click.option(
                 "--drain",
@@ -133,30 +191,41 @@ def worker_options(function: Any) -> Any:
 Examples:
   windlass worker tasks.py                    the app in tasks.py, all queues
   windlass worker shop.tasks:app -Q mail -c 8
+  windlass worker tasks.py -p auto --pool solo      a process per core, one job at a time in each
+  windlass worker tasks.py -p 2 --memory 4GB --resource browser=2
   windlass worker tasks.py --until-empty      work off what is there, then exit
 Stop it with Ctrl-C or SIGTERM: running jobs may end; a second one ends it at once."""
 )
 @worker_options
 @click.option("--until-empty", is_flag=True, help="Stop when no job is left that could run now.")
+@click.option("--pidfile", metavar="FILE", help="Write the process id there; refused while another one lives.")
 @click.option("--lifeline", type=int, hidden=True, help="A pipe: stop when its other end is closed.")
-def worker(app: str | None, name: str | None, until_empty: bool, lifeline: int | None, **how: Any) -> None:
+def worker(
+    app: str | None, name: str | None, until_empty: bool, pidfile: str | None, lifeline: int | None, **how: Any
+) -> None:
     """Run the jobs of APP: a file (tasks.py), a module (shop.tasks) or an app in it (shop.tasks:app)."""
     if lifeline is not None:
         from windlass.core.durations import SECOND_US, to_us
         from windlass.worker.lifeline import hold_on_to
 
         hold_on_to(lifeline, to_us(how["drain"]) / SECOND_US + PATIENCE_S)
-    run_worker(app or name, until_empty=until_empty, **how)
+    with nullcontext() if pidfile is None else holding(Path(pidfile)):
+        run_worker(app or name, until_empty=until_empty, **how)
 
 
 def run_worker(
     app_name: str | None,
     *,
     until_empty: bool,
+    processes: int,
     queues: list[str] | None,
     concurrency: int,
     pool: Any,
     worker_name: str,
+    memory: int | None,
+    resources: dict[str, int] | None,
+    max_jobs: int | None,
+    max_memory: int | None,
     drain: Any,
     log_level: str,
     log_format: str,
@@ -166,22 +235,38 @@ def run_worker(
     """Runs a worker until a signal comes, or until nothing is left to do."""
     if app_name is None:
         raise click.UsageError("Which app? Give a file or a module, as in: windlass worker tasks.py")
+    from windlass.core.durations import SECOND_US, to_us
+    from windlass.core.errors import BrokenApp
+    from windlass.core.names import check_label, check_name
     from windlass.observe import logs
-    from windlass.worker.worker import Worker
+    from windlass.worker.budget import read_resources
+    from windlass.worker.plan import Plan
+    from windlass.worker.supervisor import Supervisor
 
+    plan = Plan(
+        app=app_name,
+        processes=processes,
+        kind=pool,
+        slots=1 if pool == "solo" else concurrency,
+        name=check_label("worker name", worker_name) or f"{os.getpid()}",
+        queues=None if queues is None else tuple(check_name("queue", queue) for queue in queues),
+        drain_s=to_us(drain) / SECOND_US,
+        max_jobs=max_jobs,
+        max_memory=max_memory,
+        resources=read_resources(memory, resources or {}),
+        level=log_level,
+        form=log_format,
+        file=logfile,
+    )
     _set_up_logs(log_level, log_format, logfile)
-    app = load_app(app_name)
-    if not app.tasks:
-        raise click.UsageError(f"The app in {app_name} has no tasks. Decorate a function there: @app.task")
+    supervisor = Supervisor(plan)
     if show_jobs or (show_jobs is None and logfile is None and sys.stderr.isatty()):
-        logs.tell_jobs(app.bus)
-    here = Worker(app, slots=concurrency, pool=pool, queues=queues, name=worker_name, drain=drain)
-    with app:
-        here.run(until_empty=until_empty)
-    if here.overran:
-        # Their threads may run for hours, and Python would wait for them.
-        logging.shutdown()
-        os._exit(0)
+        logs.tell_jobs(supervisor.bus)
+    try:
+        supervisor.run(until_empty=until_empty)
+    except BrokenApp as broken:
+        say(broken.traceback.rstrip())
+        raise
 
 
 def _set_up_logs(level: str, form: str, file: str | None) -> None:

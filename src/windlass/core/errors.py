@@ -256,6 +256,19 @@ class LeaseExpired(WorkerError):
     code = "WL403"
 
 
+class BrokenApp(WorkerError):
+    """The user's app cannot be loaded; `traceback` says where it fails."""
+
+    code = "WL404"
+    traceback = ""
+
+
+class RunnersDie(WorkerError):
+    """No runner of the worker lives long enough to run anything."""
+
+    code = "WL405"
+
+
 class JobError(WindlassError):
     """Something is wrong with one job."""
 
@@ -331,3 +344,14 @@ class Crashed(JobError):
     """The process that ran the job died under it."""
 
     code = "WL511"
+
+
+def error_with_code(code: str) -> type[WindlassError]:
+    """The class of that code; the root where there is none."""
+    todo: list[type[WindlassError]] = [WindlassError]
+    while todo:
+        kind = todo.pop()
+        if kind.code == code:
+            return kind
+        todo += kind.__subclasses__()
+    return WindlassError

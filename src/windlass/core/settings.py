@@ -28,7 +28,18 @@ URL_FILE: Final = "WINDLASS_URL_FILE"
 #: Variables that are no settings: a file that holds one, and what the command line reads.
 OTHERS: Final = frozenset(
     f"{PREFIX}{name}"
-    for name in ("URL_FILE", "APP", "QUEUES", "CONCURRENCY", "POOL", "DRAIN", "LOG_LEVEL", "LOG_FORMAT")
+    for name in (
+        "URL_FILE",
+        "APP",
+        "QUEUES",
+        "CONCURRENCY",
+        "POOL",
+        "PROCESSES",
+        "MEMORY",
+        "DRAIN",
+        "LOG_LEVEL",
+        "LOG_FORMAT",
+    )
 )
 #: A secret file holds one URL; reading more would only load what somebody pointed at by mistake.
 _URL_FILE_BYTES: Final = 64 * 1024

@@ -11,7 +11,8 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -139,9 +140,10 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def start_apart(command: Sequence[str], *, fds: Collection[int], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_apart(command: Sequence[str], *, fds: Collection[int]) -> subprocess.Popen[bytes]:
     """Starts a process that has these descriptors under the numbers they have here, and nothing to read.
 
+    It leads a process group: Ctrl-C does not reach it, and it can be killed with whatever it has started.
     To be called by a thread that lives as long as this process: the end of the thread that started it is what
     `die_with_parent` goes by.
     """
@@ -150,8 +152,23 @@ def start_apart(command: Sequence[str], *, fds: Collection[int], env: Mapping[st
     import subprocess
 
     return subprocess.Popen(  # noqa: S603 – our own command, given as a list
-        list(command), pass_fds=tuple(fds), env=dict(env), stdin=subprocess.DEVNULL
+        list(command), pass_fds=tuple(fds), stdin=subprocess.DEVNULL, process_group=0
     )
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def kill_group(leader: int) -> None:
+    """Kills a process that was started so, and its group; one that has ended is no error."""
+    if sys.platform == "win32":
+        _missing()
+    with suppress(ProcessLookupError):
+        os.killpg(leader, SIGKILL)
 
 
 def die_with_parent(parent: int) -> None:

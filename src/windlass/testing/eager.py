@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from windlass.app.app import App
+from windlass.app.context import Kind as NoteKind
 from windlass.app.context import current
 from windlass.app.endings import Interrupted
 from windlass.app.middleware import tell
@@ -50,6 +51,7 @@ from windlass.testing.sent import SentJobs
 from windlass.testing.stage import Stage, StageClock, StageStore, staged
 from windlass.worker.desk import Desk, Run
 from windlass.worker.executor import Executor, Refused
+from windlass.worker.notes import as_note
 from windlass.worker.settler import Settler
 
 if TYPE_CHECKING:
@@ -196,7 +198,11 @@ class Runner:
         desk.take_in((claim,))
         settler = Settler(self._clock, self._store, desk, lambda: self._worker, app.bus, app.limits)
         settler.on_answer = lambda settlement, verdict: tell(app.stack.after_settle, settlement, verdict)
-        executor = Executor(app, app.engine, self._resources, settler.write, lambda: self._worker, alone=False)
+
+        def write(job: JobId, fence: int, kind: NoteKind, data: bytes) -> None:
+            settler.note(as_note(job, fence, kind, data, app.limits))
+
+        executor = Executor(app, app.engine, self._resources, write, lambda: self._worker, alone=False)
         end, raised = self._attempt(executor, claim)
         settler.put(app.stack.settling(end), urgent=True)
         settler.flush()

@@ -17,10 +17,13 @@ from contextlib import suppress
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Claimed
+from windlass.core.gates import MEMORY
 from windlass.core.ids import WorkerId, new_id
 from windlass.engines.protocol import Claim, Claims, Engine, Hint, Interest, Note, Order, Verdict
+from windlass.worker.budget import Budget
 from windlass.worker.desk import Desk
 from windlass.worker.executor import given_back
+from windlass.worker.lease import Lease
 from windlass.worker.service import Service
 from windlass.worker.settler import MOST_UNSETTLED, Settler
 from windlass.worker.staff import Staff, Wish
@@ -30,6 +33,8 @@ SUSPECTS_US = 1_000_000
 PATIENCE_US, LATER_US, LONGEST_US = 5_000_000, 30_000_000, 60_000_000
 """How long a suspect waits for the others to end, how long it is left to other workers if they do not, and how long the
 patience becomes at most: the pauses grow with it, so that slots stand empty for a seventh of the time."""
+CUT_S = 0.5
+"""How often it looks whether the store can be reached again."""
 NARROW_S = 1.0
 """How long it sleeps at most, and how often it passes a wake-up on, while it asks for some of its tasks only."""
 
@@ -48,6 +53,8 @@ class Consumer(Service):
         bus: Bus,
         worker: Callable[[], WorkerId],
         queues: tuple[str, ...] | None,
+        lease: Lease,
+        budget: Budget,
     ) -> None:
         super().__init__(clock)
         self._engine = engine
@@ -56,6 +63,8 @@ class Consumer(Service):
         self._bus = bus
         self._worker = worker
         self._queues = queues
+        self._lease = lease
+        self._budget = budget
         self.staff: Staff | None = None
         self.ticket = 0
         self._unsure = False
@@ -105,11 +114,15 @@ class Consumer(Service):
         self._listen_s = None
         if self._suspect is not None:
             return self._go_on_with(self._suspect)
+        if self._lease.is_cut(now_us):
+            return CUT_S
         if self._settler.unsettled > MOST_UNSETTLED:
             return None
+        if self._staff.isolates:
+            self._look_for_a_suspect(now_us)
         wishes = self._staff.wishes()
         if not wishes and not self._unsure:
-            return None
+            return SUSPECTS_US / 1e6 if self._staff.isolates else None
         # What it gave without our knowing must not lie there until a slot is free: it is asked for, and goes back.
         wishes = wishes or [Wish(1)]
         self._narrow = wishes[0].tasks is not None
@@ -117,6 +130,8 @@ class Consumer(Service):
         found = any(answer.claims for answer in answers)
         if found and (self._suspect is not None or now_us < self._suspects_at_us):
             return 0
+        if self._staff.isolates:
+            return 0 if found else self._listen_for(*answers)
         if now_us < self._suspects_at_us and self._desk.open:
             return self._listen_for(*answers)
         suspects = self._claim(Wish(1), suspects=True)
@@ -144,12 +159,17 @@ class Consumer(Service):
 
         After an answer that was lost the ticket is the same, and the store repeats what it gave then.
         """
+        free = self._budget.free(list(self._desk.open.values()))
+        if not wish.alone:
+            free[MEMORY] = 0
         order = Order(
             worker=self._worker(),
             ticket=self.ticket + 1,
             limit=wish.limit,
             queues=self._queues,
             tasks=wish.tasks,
+            free=free,
+            total=self._budget.totals,
             suspects=suspects,
         )
         self.asking = True
@@ -169,7 +189,9 @@ class Consumer(Service):
         if found.claims:
             if self._bus.wanted(Claimed):
                 self._tell(found.claims)
-            if found.claims[0].suspect:
+            if found.claims[0].suspect and self._staff.isolates:
+                self._start_apart(found.claims[0])
+            elif found.claims[0].suspect:
                 (self._suspect,) = found.claims
                 self._suspect_since_us = self._clock.monotonic_us()
             else:
@@ -203,6 +225,26 @@ class Consumer(Service):
     def waits_for_others(self) -> bool:
         """Whether a suspect keeps it from claiming until the others have ended."""
         return self._suspect is not None and not self._alone
+
+    # ── suspects that run apart from the others ─────────────────────────────────────────────────────────
+
+    def _look_for_a_suspect(self, now_us: int) -> None:
+        """Now and then, whatever else there is to do: it takes no slot from anybody."""
+        if now_us >= self._suspects_at_us and self._staff.has_room_apart():
+            self._suspects_at_us = now_us + SUSPECTS_US
+            self._claim(Wish(1), suspects=True)
+
+    def expect_a_suspect(self) -> None:
+        """A job has just become one."""
+        self._suspects_at_us = 0
+        self.rouse()
+
+    def _start_apart(self, suspect: Claim) -> None:
+        (answer,) = self._engine.note([Note(id=suspect.id, fence=suspect.fence, kind="start")])
+        if answer is Verdict.ACCEPTED:
+            self._staff.put_apart(suspect)
+        else:
+            self._desk.let_go(suspect.id)
 
     # ── suspects ────────────────────────────────────────────────────────────────────────────────────────
 

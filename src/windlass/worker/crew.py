@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from windlass import __version__
-from windlass.app.context import Kind as NoteKind
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus
@@ -23,13 +22,15 @@ from windlass.core.job import State
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import redact_url
 from windlass.core.settings import Settings
-from windlass.engines.protocol import Claim, Engine, Settlement, TallyQuery
+from windlass.engines.protocol import Claim, Engine, Note, Settlement, TallyQuery, Verdict
+from windlass.worker.budget import Budget
 from windlass.worker.consumer import Consumer
 from windlass.worker.desk import Desk
 from windlass.worker.executor import given_back
 from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.janitor import Janitor
 from windlass.worker.kind import Kind
+from windlass.worker.lease import Lease
 from windlass.worker.service import Service, log
 from windlass.worker.settler import Settler
 from windlass.worker.staff import Office, Staff
@@ -53,6 +54,7 @@ class Crew:
         kind: Kind,
         queues: tuple[str, ...] | None,
         name: str,
+        resources: Mapping[str, int],
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -65,8 +67,13 @@ class Crew:
         self._ending = threading.Lock()
         self._ended: bool | None = None
         self.desk = Desk()
+        self.page = None
+        self._budget = Budget(resources)
+        self.lease = Lease(int(settings.lease_s * 1e6) if engine.capabilities.death == "lease" else None)
         self.settler = Settler(clock, engine, self.desk, self.worker, bus, settings.limits)
-        self.consumer = Consumer(clock, engine, self.desk, self.settler, bus, self.worker, queues)
+        self.consumer = Consumer(
+            clock, engine, self.desk, self.settler, bus, self.worker, queues, self.lease, self._budget
+        )
         self.janitor = Janitor(clock, engine, bus, self.worker, settings.sweep_s)
         self.staff = make_staff(self)
         self.heartbeat = Heartbeat(
@@ -74,6 +81,7 @@ class Crew:
             engine,
             bus,
             self.staff,
+            self.lease,
             name=name,
             queues=queues,
             info=self._info,
@@ -82,7 +90,8 @@ class Crew:
         )
         self.consumer.staff = self.staff
         self.settler.on_settled = self.consumer.wake
-        self.settler.on_answer = self.staff.answered
+        self.settler.on_answer = self._answered
+        self.lease.on_change = self.staff.cut_at
         self.heartbeat.take_counts = self.settler.take_counts
         self.heartbeat.on_cancel = self._cancel
         self.heartbeat.on_new_id = self._drop_what_waits
@@ -97,6 +106,9 @@ class Crew:
             beat_us=self._clock.now_us(),
             state="stopping" if self.stopping else "",
             stuck=self.staff.stuck(),
+            resources=self._budget.totals,
+            free=self._budget.free(list(self.desk.open.values())),
+            processes=self.staff.processes(),
         )
 
     # ── what the staff asks for ─────────────────────────────────────────────────────────────────────────
@@ -113,14 +125,22 @@ class Crew:
         for claim in claims:
             self.settler.put(given_back(claim), urgent=True)
 
-    def write(self, job: JobId, fence: int, kind: NoteKind, data: bytes) -> None:
-        self.settler.write(job, fence, kind, data)
+    def note(self, note: Note) -> None:
+        self.settler.note(note)
 
-    def count(self, queue: str, task: str, name: str) -> None:
-        self.settler.count(queue, task, name)
+    def overran(self, claim: Claim) -> None:
+        self.settler.count(claim.queue, claim.task, "overrun")
+
+    def is_cut(self, now_us: int) -> bool:
+        return self.lease.is_cut(now_us)
 
     def hungry(self) -> None:
         self.consumer.hungry()
+
+    def _answered(self, settlement: Settlement, verdict: Verdict) -> None:
+        self.staff.answered(settlement, verdict)
+        if settlement.transition.suspect and self.staff.isolates:
+            self.consumer.expect_a_suspect()
 
     # ── what the store says ─────────────────────────────────────────────────────────────────────────────
 

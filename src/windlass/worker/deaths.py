@@ -18,10 +18,19 @@ def over_memory(used: int, memory: int) -> MemoryLimit:
 
 def crashed(status: int) -> Crashed:
     """The error of a job whose process ended with that status, as `subprocess` tells it."""
-    return Crashed(f"The process that ran it {_ended(status)}.", "Look for what it last said in the worker's log.")
+    return Crashed(f"The process that ran it {ending(status)}.", "Look for what it last said in the worker's log.")
 
 
-def _ended(status: int) -> str:
+def silent() -> Crashed:
+    """The error of a job whose process did not get any further, and was killed for it."""
+    return Crashed(
+        "The process that ran it showed no sign of life for long, and was killed.",
+        "A library may hold the interpreter's lock, or the process was stopped.",
+    )
+
+
+def ending(status: int) -> str:
+    """How a process ended, as the end of a sentence about it."""
     if status >= 0:
         return f"ended with exit code {status}"
     try:

@@ -16,20 +16,31 @@ from windlass.app.task import Task
 from windlass.core.ids import JobId
 from windlass.engines.protocol import Claim
 
+GRACE_US = 5_000_000
+"""How long a task that was asked to stop may take, where it does not say."""
+
 
 class Run:
     """One attempt that is going on."""
 
-    __slots__ = ("asked", "claim", "context", "interrupt", "reported", "started_us", "task")
+    __slots__ = ("asked", "claim", "context", "grace_us", "interrupt", "reported", "started_us", "task")
 
     def __init__(
-        self, claim: Claim, task: Task[..., Any], context: JobContext, started_us: int, interrupt: Interrupt
+        self,
+        claim: Claim,
+        task: Task[..., Any],
+        context: JobContext,
+        started_us: int,
+        interrupt: Interrupt,
+        grace_us: int,
     ) -> None:
         self.claim = claim
         self.task = task
         self.context = context
         self.started_us = started_us
         self.interrupt = interrupt
+        self.grace_us = grace_us
+        """How long it may take to heed being stopped."""
         self.asked: type[Interrupted] | None = None
         """Why it was asked to stop, and by which exception."""
         self.reported = False

@@ -21,7 +21,7 @@ import msgspec
 
 from windlass.app.app import App
 from windlass.app.context import JobContext, Scribe
-from windlass.app.endings import Cancel, CancelAsked, Dead, Ending, Interrupted, RetryAfter, Snooze
+from windlass.app.endings import Cancel, CancelAsked, Cut, Dead, Ending, Interrupted, RetryAfter, Snooze
 from windlass.app.options import Travelling, read_travelling
 from windlass.app.resources import Opened
 from windlass.core.codec import encode_result
@@ -31,8 +31,9 @@ from windlass.core.events import Started
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.job import Failure, Outcome, State
 from windlass.core.lifecycle import CANCELLED, SUCCESS, Standing, Transition, decide
+from windlass.core.limits import Limits
 from windlass.engines.protocol import Claim, Engine, Settlement
-from windlass.worker.desk import Interrupt, Run
+from windlass.worker.desk import GRACE_US, Interrupt, Run
 from windlass.worker.failure import failure_of
 from windlass.worker.service import log
 
@@ -104,12 +105,14 @@ class Executor:
         context.resources = self._resources
         context.alone = self._alone or claim.suspect  # beside a suspect nothing runs
         context.is_async = task.is_async
-        timeout_us = task.options.timeout_us
+        timeout_us, grace_us = task.options.timeout_us, task.options.grace_us
         if claim.options:
-            timeout_us = self._travelling(claim).timeout_us or timeout_us
+            said = self._travelling(claim)
+            timeout_us = said.timeout_us or timeout_us
+            grace_us = grace_us if said.grace_us is None else said.grace_us
         if timeout_us is not None:
             context.deadline_us = started_us + timeout_us
-        return Run(claim, task, context, started_us, interrupt)
+        return Run(claim, task, context, started_us, interrupt, GRACE_US if grace_us is None else grace_us)
 
     def _travelling(self, claim: Claim) -> Travelling:
         try:
@@ -174,6 +177,8 @@ class Executor:
 
     def failed(self, run: Run, error: BaseException, ran_us: int) -> Settlement:
         """The settlement of a function that raised."""
+        if run.asked is Cut and not isinstance(error, Ending):
+            return given_back(run.claim)  # another worker may have it already; if not, somebody runs it again
         return self.ended(run, self.classify(run, error), ran_us)
 
     def classify(self, run: Run, error: BaseException) -> Finding:
@@ -263,6 +268,12 @@ def settlement(
 def given_back(claim: Claim) -> Settlement:
     """The settlement of a claim that was not started."""
     return Settlement(id=claim.id, fence=claim.fence, outcome=None, transition=_unstarted(claim))
+
+
+def crashed(claim: Claim, error: JobError, limits: Limits, ran_us: int) -> Settlement:
+    """The settlement of a claim whose process died under it."""
+    failure = failure_of(error, limits, claim.task)
+    return settlement(claim, Finding(Outcome.CRASHED), ran_us, failure, None)
 
 
 def cancelled(claim: Claim) -> Settlement:

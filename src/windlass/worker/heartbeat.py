@@ -20,6 +20,7 @@ from windlass.core.events import Bus, Renewed
 from windlass.core.ids import JobId, WorkerId, new_id
 from windlass.core.info import Info, encode_info
 from windlass.engines.protocol import Beat, Card, Delta, Engine, Hint, Interest
+from windlass.worker.lease import Lease
 from windlass.worker.service import Service, log
 from windlass.worker.staff import Staff
 
@@ -35,6 +36,7 @@ class Heartbeat(Service):
         engine: Engine,
         bus: Bus,
         staff: Staff,
+        lease: Lease,
         *,
         name: str,
         queues: tuple[str, ...] | None,
@@ -46,6 +48,7 @@ class Heartbeat(Service):
         self._engine = engine
         self._bus = bus
         self._staff = staff
+        self._lease = lease
         self._info = info
         self._beat_s = beat_s
         self.worker: WorkerId = new_id()
@@ -95,10 +98,12 @@ class Heartbeat(Service):
         card = msgspec.structs.replace(
             self._card, tasks=self._staff.tasks(), slots=self._staff.slots, info=encode_info(self._info())
         )
+        sent_us = self._clock.monotonic_us()
         orders = self._engine.renew(Beat(card=card, beat=self._number, deltas=self._deltas))
         if orders.gone:
             self._start_anew()
             return
+        self._lease.renewed(sent_us)
         self._number += 1
         self._deltas = ()
         if card.tasks != self._card.tasks:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from windlass.app.app import App
+from windlass.app.context import Kind as NoteKind
 from windlass.app.middleware import tell
 from windlass.app.resources import Opened
 from windlass.core.clock import Clock
 from windlass.core.errors import WrongPool
 from windlass.core.ids import JobId
+from windlass.core.info import Active, Process
+from windlass.core.system import footprint
 from windlass.engines.protocol import Claim, Engine, Settlement, Verdict
 from windlass.worker.executor import Executor
 from windlass.worker.kind import Kind
+from windlass.worker.notes import as_note
 from windlass.worker.pools.pool import Pool
 from windlass.worker.pools.threads import ThreadPool
 from windlass.worker.service import log
@@ -31,6 +36,8 @@ WITH_A_LOOP: tuple[Kind, ...] = ("auto", "aio")
 class InProcess:
     """Runs an app's tasks in this process."""
 
+    isolates = False
+
     def __init__(
         self, app: App, kind: Kind, slots: int, office: Office, clock: Clock, engine: Engine | None = None
     ) -> None:
@@ -43,7 +50,7 @@ class InProcess:
         self._told: set[str] = set()
         self._started = False
         self._resources = Opened(app.resources, self._await if kind in WITH_A_LOOP else None)
-        self.executor = Executor(app, engine, self._resources, office.write, office.worker, alone=slots == 1)
+        self.executor = Executor(app, engine, self._resources, self._write, office.worker, alone=slots == 1)
         self.pool = self._make_pool(slots)
         self.watchman = Watchman(clock, office, lambda: self.pool)
 
@@ -72,7 +79,7 @@ class InProcess:
         return BothPool(self._app.tasks, lambda on_loop: self._make_one(slots, on_loop))
 
     def _make_one(self, slots: int, on_loop: bool) -> ThreadPool | AioPool:
-        parts = (slots, self._office.desk, self.executor, self.settle, self._clock, self._office.hungry)
+        parts = (slots, self._office, self.executor, self.settle, self._clock)
         if not on_loop:
             return ThreadPool(*parts)
         from windlass.worker.pools.aio import AioPool
@@ -92,6 +99,10 @@ class InProcess:
     def _await(self, waits: Coroutine[Any, Any, Any]) -> Any:
         return self._get_loop().run(waits)
 
+    def _write(self, job: JobId, fence: int, kind: NoteKind, data: bytes) -> None:
+        """From inside a task: whatever it calls must happen whole or not at all."""
+        self._office.note(as_note(job, fence, kind, data, self._app.limits))
+
     # ── work ────────────────────────────────────────────────────────────────────────────────────────────
 
     def wishes(self) -> list[Wish]:
@@ -100,6 +111,12 @@ class InProcess:
     def put(self, claims: tuple[Claim, ...]) -> None:
         self.watchman.wake()
         self.pool.put(claims)
+
+    def has_room_apart(self) -> bool:
+        return False
+
+    def put_apart(self, suspect: Claim) -> None:
+        raise NotImplementedError("One process has no place apart: a suspect is put when nothing else runs.")
 
     def waiting(self) -> int:
         return self.pool.waiting()
@@ -124,6 +141,28 @@ class InProcess:
     def answered(self, settlement: Settlement, verdict: Verdict) -> None:
         if self._app.stack.after_settle:
             tell(self._app.stack.after_settle, settlement, verdict)
+
+    def cut_at(self, cut_us: int) -> None:
+        """The slots ask the office."""
+
+    def processes(self) -> tuple[Process, ...]:
+        shift_us = self._clock.now_us() - self._clock.monotonic_us()
+        runs = list(self._office.desk.running.values())
+        seen = footprint(os.getpid())
+        here = Process(
+            role="embedded",
+            pid=os.getpid(),
+            rss=0 if seen is None else seen.rss,
+            cpu_s=0.0 if seen is None else seen.cpu_s,
+            slots=self.slots,
+            active=tuple(
+                Active(id=run.context.id, task=run.claim.task, started_us=run.started_us + shift_us) for run in runs
+            ),
+        )
+        return (here,)
+
+    def restart(self) -> None:
+        log.warning("This worker is part of a program, which has to be started anew.")
 
     # ── start and stop ──────────────────────────────────────────────────────────────────────────────────
 
@@ -167,3 +206,11 @@ class InProcess:
             log.exception("A resource failed to close.")
         if self._loop is not None:
             self._loop.stop()
+
+
+def check_fit(app: App, kind: Kind) -> None:
+    """Refuses a pool that cannot run all of the app's tasks."""
+    wrong = [task.name for task in app.tasks.values() if task.is_async != (kind == "aio")] if kind != "auto" else []
+    if wrong:
+        what = "is no coroutine function" if kind == "aio" else "is a coroutine function"
+        raise WrongPool(f"The task {wrong[0]} {what}, which the pool {kind} cannot run.", "Use pool='auto'.")

@@ -6,3 +6,8 @@ from typing import Literal, get_args
 
 Kind = Literal["auto", "solo", "threads", "aio"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def as_kind(name: str) -> Kind:
+    """The kind of that name, which is one."""
+    return next(kind for kind in KINDS if kind == name)

@@ -6,11 +6,12 @@ hoarded. Used by all of a worker's threads: every change is a single operation o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from windlass.core.ids import JobId
 from windlass.engines.protocol import BATCH, Claim
 from windlass.worker.desk import Run
+from windlass.worker.staff import Wish
 
 RUN_US = 50_000
 """A slot is given at most about so much work at once."""
@@ -49,6 +50,15 @@ class Room:
         # Tiny jobs are asked for when half of them are done: a commit costs as much for fifty as for a hundred.
         return 0 if free < (min(BATCH, appetite // 2) if appetite > 2 * self.slots else 1) else min(free, BATCH)
 
+    @property
+    def left(self) -> int:
+        """How many more claims it would take."""
+        return self.appetite() - len(self._at_hand)
+
+    def slowed(self) -> None:
+        """Claims came back unstarted: no more than one for each slot is asked for until its jobs are short again."""
+        self.mean_us = max(self.mean_us, float(RUN_US))
+
     def stands_still(self, runs: Sequence[Run], now_us: int) -> bool:
         """Whether all slots are taken, and have been for longer than what waits for them was meant to take.
 
@@ -59,3 +69,14 @@ class Room:
             return False
         self.mean_us = max(self.mean_us, youngest_us)
         return True
+
+
+def wishes_for(free: Mapping[bool, int], names: Mapping[bool, frozenset[str]]) -> list[Wish]:
+    """What to ask for, by the room there is for each kind of tasks (True: coroutine functions) and their names."""
+    kinds = [kind for kind in free if names[kind]]
+    if len(kinds) < 2:
+        return [Wish(min(free[kind], BATCH)) for kind in kinds if free[kind]]
+    less, more = sorted(kinds, key=lambda kind: free[kind])
+    # What both have room for comes by rank alone; only what goes beyond it is asked for by name.
+    wishes = (Wish(min(free[less], BATCH)), Wish(min(free[more] - free[less], BATCH), names[more]))
+    return [wish for wish in wishes if wish.limit]

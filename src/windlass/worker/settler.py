@@ -14,18 +14,17 @@ from collections.abc import Callable, Sequence
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Settled
-from windlass.core.ids import JobId, WorkerId, show_id
+from windlass.core.ids import WorkerId, show_id
 from windlass.core.limits import Limits
 from windlass.engines.protocol import BATCH, Delta, Engine, Note, Settlement, Verdict
 from windlass.worker.desk import Desk
 from windlass.worker.executor import UNSTORABLE, unstorable
 from windlass.worker.failure import failure_of
+from windlass.worker.notes import MOST_NOTES
 from windlass.worker.service import Service, log
 
 PATIENCE_US = 5_000
 MOST_UNSETTLED = 2 * BATCH
-MOST_NOTES = 10_000
-"""Lines and reports that wait for the store; what comes beyond is dropped and counted."""
 
 
 class Settler(Service):
@@ -72,14 +71,12 @@ class Settler(Service):
         elif self._asleep or len(self._ends) == BATCH:
             self.wake()
 
-    def write(self, job: JobId, fence: int, kind: str, data: bytes) -> None:
+    def note(self, note: Note) -> None:
         """Takes a line or a progress of a running job."""
-        if len(data) > self._limits.note_bytes:
-            data = data[: self._limits.note_bytes - 3] + "…".encode() if kind == "log" else b"{}"
         if len(self._notes) >= MOST_NOTES:
             self._dropped += 1  # the store cannot take them as fast as they come, or not at all
             return
-        self._notes.append(Note(id=job, fence=fence, kind="log" if kind == "log" else "progress", data=data))
+        self._notes.append(note)
         if self._asleep:
             self.wake()
 

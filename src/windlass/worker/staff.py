@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from windlass.app.context import Kind
 from windlass.core.ids import JobId, WorkerId
-from windlass.engines.protocol import Claim, Settlement, Verdict
+from windlass.core.info import Process
+from windlass.engines.protocol import Claim, Note, Settlement, Verdict
 from windlass.worker.desk import Desk
+from windlass.worker.page import Page
 
 
 class Wish(NamedTuple):
@@ -22,6 +23,8 @@ class Wish(NamedTuple):
 
     limit: int
     tasks: frozenset[str] | None = None
+    alone: bool = True
+    """Whether there may be some among them that need a process to themselves."""
 
 
 class Office(Protocol):
@@ -29,6 +32,11 @@ class Office(Protocol):
 
     @property
     def desk(self) -> Desk: ...
+
+    @property
+    def page(self) -> Page | None:
+        """Where slots write what they run, if anybody has to see it from outside the process."""
+        ...
 
     def worker(self) -> WorkerId:
         """The worker's id, new when it was taken for dead."""
@@ -42,12 +50,16 @@ class Office(Protocol):
         """Takes claims back that were not started."""
         ...
 
-    def write(self, job: JobId, fence: int, kind: Kind, data: bytes) -> None:
+    def note(self, note: Note) -> None:
         """Takes a line or a progress of a running job."""
         ...
 
-    def count(self, queue: str, task: str, name: str) -> None:
-        """Counts something that happened to a job."""
+    def overran(self, claim: Claim) -> None:
+        """A task does not heed being stopped."""
+        ...
+
+    def is_cut(self, now_us: int) -> bool:
+        """Whether the worker has not reached the store for so long that nothing may be started."""
         ...
 
     def hungry(self) -> None:
@@ -57,6 +69,9 @@ class Office(Protocol):
 
 class Staff(Protocol):
     """Who runs a worker's tasks."""
+
+    isolates: bool
+    """Whether a suspect can run apart from the others, in a process of its own."""
 
     @property
     def slots(self) -> int: ...
@@ -75,6 +90,14 @@ class Staff(Protocol):
 
     def put(self, claims: tuple[Claim, ...]) -> None:
         """Takes claims to run, in their order; returns at once."""
+        ...
+
+    def has_room_apart(self) -> bool:
+        """Whether a suspect could run apart now."""
+        ...
+
+    def put_apart(self, suspect: Claim) -> None:
+        """Takes a suspect to run apart from the others."""
         ...
 
     def waiting(self) -> int:
@@ -99,6 +122,18 @@ class Staff(Protocol):
 
     def answered(self, settlement: Settlement, verdict: Verdict) -> None:
         """The store has answered for the end of an attempt."""
+        ...
+
+    def cut_at(self, cut_us: int) -> None:
+        """Until then the lease holds, by the monotonic clock."""
+        ...
+
+    def processes(self) -> tuple[Process, ...]:
+        """What its processes do, for people."""
+        ...
+
+    def restart(self) -> None:
+        """Fresh processes take the place of those that run, one after the other."""
         ...
 
     def stop(self, timeout_s: float) -> None:

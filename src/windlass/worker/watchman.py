@@ -1,5 +1,6 @@
 """The watchman: looks over what runs, stops what is overdue, and tells of what does not heed it.
 
+the lease is cut             jobs in lanes and those that want it get `Cut`: another worker may run them now
 past its deadline            the task gets `TimedOut` (async: its asyncio task is cancelled)
 still running a while later  a line in its log, a count, its id on the worker's card; its slot stays taken
 no slot free for 50 ms       claims that wait behind long jobs go back: another worker may have a slot
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from windlass.app.endings import CancelAsked, TimedOut
+from windlass.app.endings import CancelAsked, Cut, TimedOut
 from windlass.core.clock import Clock
 from windlass.core.durations import show
 from windlass.worker.desk import Run
@@ -17,7 +18,6 @@ from windlass.worker.pools.pool import Pool
 from windlass.worker.service import Service, log
 from windlass.worker.staff import Office
 
-GRACE_US = 5_000_000
 LOOK_S = 0.05
 
 
@@ -26,20 +26,25 @@ class Watchman(Service):
 
     name = "watchman"
 
-    def __init__(self, clock: Clock, office: Office, pool: Callable[[], Pool], grace_us: int = GRACE_US) -> None:
+    def __init__(self, clock: Clock, office: Office, pool: Callable[[], Pool]) -> None:
         super().__init__(clock)
         self._desk = office.desk
+        self._page = office.page
         self._office = office
         self._pool = pool
-        self._grace_us = grace_us
         self._asked_us: dict[bytes, int] = {}
 
     def tick(self, now_us: int) -> float | None:
+        if self._page is not None:
+            self._page.look(now_us)
         runs = list(self._desk.running.values())
+        cut = self._office.is_cut(now_us)
         for run in runs:
             deadline_us = run.context.deadline_us
             if deadline_us is not None and now_us >= deadline_us:
                 run.stop(TimedOut)
+            if cut and (run.claim.lane is not None or run.task.options.on_cut == "stop"):
+                run.stop(Cut)
             if run.asked is not None and not run.reported:
                 self._watch(run, now_us)
         if self._asked_us:
@@ -51,11 +56,11 @@ class Watchman(Service):
     def _watch(self, run: Run, now_us: int) -> None:
         """A task that was asked to stop has a while to do so; then people are told."""
         since_us = self._asked_us.setdefault(run.claim.id, now_us)
-        if now_us - since_us < self._grace_us:
+        if now_us - since_us < run.grace_us:
             return
         run.reported = True
         asked = "a cancel" if run.asked is CancelAsked else "its timeout"
         text = f"The task has not heeded {asked} for {show(now_us - since_us)}; it runs on and its slot stays taken."
         run.context.log(text)
-        self._office.count(run.claim.queue, run.claim.task, "overrun")
+        self._office.overran(run.claim)
         log.warning("%s %s: %s", run.claim.task, run.context.id, text)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -13,21 +12,16 @@ from windlass.app.app import App
 from windlass.app.context import current
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.durations import SECOND_US, Duration, to_us
-from windlass.core.errors import BadValue, WouldBlock, WrongPool
+from windlass.core.errors import BadValue, WouldBlock
 from windlass.core.ids import show_id
 from windlass.core.names import check_label, check_name, near_miss, refuse_unknown
+from windlass.worker.asked import EMPTY_LOOK_S, LOOK_S, hearing_signals
+from windlass.worker.budget import read_resources
 from windlass.worker.crew import Crew
-from windlass.worker.in_process import InProcess
+from windlass.worker.in_process import InProcess, check_fit
 from windlass.worker.kind import KINDS, Kind
 from windlass.worker.service import log
 from windlass.worker.staff import Office
-
-ENDING = (signal.SIGINT, signal.SIGTERM)
-EMPTY_LOOK_S = 0.2
-"""How often a worker that stops when nothing is left looks whether that is so."""
-SIGNAL_LOOK_S = 1.0
-"""How long a signal may go unheard. The kernel may give it to any thread, and does after a stop (SIGSTOP, Ctrl-Z, a
-frozen container); Python acts on it in the main thread, which sleeps on unless it looks by itself."""
 
 
 class Worker:
@@ -42,11 +36,14 @@ class Worker:
         queues: Sequence[str] | None = None,
         name: str = "",
         drain: Duration = 30,
+        memory: int | str | None = None,
+        resources: Mapping[str, int] | None = None,
         **unknown: Any,
     ) -> None:
-        refuse_unknown("A worker", unknown, ("slots", "pool", "queues", "name", "drain"))
+        refuse_unknown("A worker", unknown, ("slots", "pool", "queues", "name", "drain", "memory", "resources"))
         self._app = app
         _checked(app, slots, pool)
+        check_fit(app, pool)
         if isinstance(queues, str):
             raise BadValue(f"The queues are the text {queues!r}.", f"Give a list: [{queues!r}].")
         self._kind: Kind = pool
@@ -54,6 +51,7 @@ class Worker:
         self._queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
         self._name = check_label("worker name", name) or f"{os.getpid()}"
         self._drain_s = to_us(drain) / SECOND_US
+        self._resources = read_resources(memory, resources or {})
         self._clock: Clock = SystemClock()
         self._crew: Crew | None = None
         self.overran = False
@@ -78,7 +76,7 @@ class Worker:
             self._crew.stop(0)  # somebody is at it: that is waited for
         with self._own:
             if self._crew is None or self._crew.stopping:
-                _checked(self._app, self._slots, self._kind)  # again: tasks may have come since
+                check_fit(self._app, self._kind)  # again: tasks may have come since
                 self._crew = self._make_crew()
                 try:
                     self._crew.start()
@@ -104,6 +102,7 @@ class Worker:
             kind=self._kind,
             queues=self._queues,
             name=self._name,
+            resources=self._resources,
         )
 
     def stop(self, drain: Duration | None = None) -> None:
@@ -132,28 +131,11 @@ class Worker:
         `until_empty`: or until no job is left that it could run now. Only in the main thread: that is where Python
         hears signals.
         """
-        if threading.current_thread() is not threading.main_thread():
-            raise BadValue(
-                "Worker.run() works until a signal comes, and Python hears signals in the main thread only.",
-                "Call it there; in another thread use `with Worker(app):`, or start() and stop().",
-            )
-        asked = threading.Event()
-
-        def ask(_number: int, _frame: object) -> None:
-            asked.set()
-
-        # Before the start: a process manager that changes its mind at once is heard too.
-        before = {number: signal.signal(number, ask) for number in ENDING}
-        try:
-            with self:
-                while not asked.wait(EMPTY_LOOK_S if until_empty else SIGNAL_LOOK_S):
-                    if self._crew is None or (until_empty and self._crew.has_nothing_to_do()):
-                        break
-                for number in ENDING:
-                    signal.signal(number, signal.SIG_DFL)  # from now on by the kernel, whatever Python waits for
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with hearing_signals() as asked, self:
+            while asked.next(EMPTY_LOOK_S if until_empty else LOOK_S) is None:
+                if self._crew is None or (until_empty and self._crew.has_nothing_to_do()):
+                    break
+            asked.leave_to_the_kernel()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -189,7 +171,3 @@ def _checked(app: App, slots: object, pool: object) -> None:
         meant = near_miss(str(pool), KINDS)
         hint = f"Did you mean {meant!r}? " if meant else ""
         raise BadValue(f"There is no pool {pool!r}.", f"{hint}Use one of: {', '.join(KINDS)}.")
-    wrong = [task.name for task in app.tasks.values() if task.is_async != (pool == "aio")] if pool != "auto" else []
-    if wrong:
-        kind = "is no coroutine function" if pool == "aio" else "is a coroutine function"
-        raise WrongPool(f"The task {wrong[0]} {kind}, which the pool {pool} cannot run.", "Use pool='auto'.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from windlass.app.context import current
@@ -13,10 +13,11 @@ from windlass.app.endings import Interrupted
 from windlass.core.clock import Clock
 from windlass.core.errors import BadValue
 from windlass.engines.protocol import Claim, Settlement
-from windlass.worker.desk import Desk, Run
+from windlass.worker.desk import Run
 from windlass.worker.executor import Executor, given_back
 from windlass.worker.pools.pool import OneKind, Settle
 from windlass.worker.service import log
+from windlass.worker.staff import Office
 
 
 class Loop:
@@ -75,14 +76,13 @@ class AioPool(OneKind):
     def __init__(
         self,
         slots: int,
-        desk: Desk,
+        office: Office,
         executor: Executor,
         settle: Settle,
         clock: Clock,
-        hungry: Callable[[], None],
         loop: Loop,
     ) -> None:
-        super().__init__(slots, desk, executor, settle, clock, hungry)
+        super().__init__(slots, office, executor, settle, clock)
         self._loop = loop
         self._waiting: deque[Claim] = deque()
         # By fence too: a worker that was taken for dead may claim a job again while its old run goes on.
@@ -122,7 +122,7 @@ class AioPool(OneKind):
             try:
                 claim = waiting.popleft()
             except IndexError:
-                self._hungry()
+                self._office.hungry()
                 return
             tasks[claim.id, claim.fence] = self._loop.loop.create_task(self._run(claim))
 
@@ -138,8 +138,7 @@ class AioPool(OneKind):
         except BaseException as error:
             end = self._executor.broken(claim, error)
         self._tasks.pop((claim.id, claim.fence), None)
-        self.room.leave(claim)
-        self._settle(end, claim)
+        self._hand_over(end, claim)
         self._fill()
 
     async def _attempt(self, claim: Claim) -> Settlement:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.app.task import Task
 from windlass.engines.protocol import Claim
 from windlass.worker.desk import Run
+from windlass.worker.room import wishes_for
 from windlass.worker.staff import Wish
 
 if TYPE_CHECKING:
@@ -50,14 +51,7 @@ class BothPool:
 
     def wishes(self) -> list[Wish]:
         names = {kind: self._names(kind) for kind in (False, True)}
-        pools = [self._pool(kind) for kind in (False, True) if names[kind]]
-        if len(pools) < 2:
-            return [wish for pool in pools for wish in pool.wishes()]
-        free = {pool.kind: pool.room.free() for pool in pools}
-        less, more = sorted(free, key=lambda kind: free[kind])
-        # What both have room for comes by rank alone; only what goes beyond it is asked for by name.
-        wishes = (Wish(free[less]), Wish(free[more] - free[less], names[more]))
-        return [wish for wish in wishes if wish.limit]
+        return wishes_for({kind: self._pool(kind).room.free() for kind in names if names[kind]}, names)
 
     def _names(self, kind: bool) -> frozenset[str]:
         return frozenset(name for name, task in list(self._tasks.items()) if task.is_async is kind)

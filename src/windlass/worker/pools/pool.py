@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from windlass.app.context import Guard
 from windlass.core.clock import Clock
 from windlass.engines.protocol import Claim, Settlement
-from windlass.worker.desk import Desk, Interrupt, Run
+from windlass.worker.desk import Interrupt, Run
 from windlass.worker.executor import Executor, cancelled, given_back
 from windlass.worker.room import Room
-from windlass.worker.staff import Wish
+from windlass.worker.staff import Office, Wish
 
 Settle = Callable[[Settlement, Claim], None]
 """Where an end goes; returns at once."""
@@ -57,15 +57,14 @@ class OneKind(ABC):
     kind: bool
     """Whether it runs coroutine functions."""
 
-    def __init__(
-        self, slots: int, desk: Desk, executor: Executor, settle: Settle, clock: Clock, hungry: Callable[[], None]
-    ) -> None:
+    def __init__(self, slots: int, office: Office, executor: Executor, settle: Settle, clock: Clock) -> None:
         self.room = Room(slots)
-        self._desk = desk
+        self._office = office
+        self._desk = office.desk
+        self._page = office.page
         self._executor = executor
         self._settle = settle
         self._clock = clock
-        self._hungry = hungry
 
     @property
     def slots(self) -> int:
@@ -93,10 +92,22 @@ class OneKind(ABC):
             return cancelled(claim)
         if not self._desk.holds(claim):  # it was let go meanwhile: somebody else may run it
             return given_back(claim)
-        run = self._executor.load(claim, self._clock.monotonic_us(), interrupt)
+        now_us = self._clock.monotonic_us()
+        if self._office.is_cut(now_us):
+            return given_back(claim)
+        run = self._executor.load(claim, now_us, interrupt)
         run.context.guard = guard
+        if self._page is not None:
+            self._page.enter(run)
         self._desk.begin(run)
         return run
+
+    def _hand_over(self, end: Settlement, claim: Claim) -> None:
+        """The slot is free for its next job once the end of this one is on its way."""
+        self.room.leave(claim)
+        self._settle(end, claim)
+        if self._page is not None:
+            self._page.leave(claim)
 
     def _end(self, run: Run, value: Any, error: BaseException | None) -> Settlement:
         """What came of it."""

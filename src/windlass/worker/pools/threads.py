@@ -20,9 +20,10 @@ from windlass.app.context import current
 from windlass.app.endings import Interrupted
 from windlass.core.clock import Clock
 from windlass.engines.protocol import Claim, Settlement
-from windlass.worker.desk import Desk, Run
+from windlass.worker.desk import Run
 from windlass.worker.executor import Executor
 from windlass.worker.pools.pool import OneKind, Settle
+from windlass.worker.staff import Office
 
 LAST_STEPS_S = 1.0
 """How long a thread without a task may take to end: it only has to hand over what it has."""
@@ -117,10 +118,8 @@ class ThreadPool(OneKind):
 
     kind = False
 
-    def __init__(
-        self, slots: int, desk: Desk, executor: Executor, settle: Settle, clock: Clock, hungry: Callable[[], None]
-    ) -> None:
-        super().__init__(slots, desk, executor, settle, clock, hungry)
+    def __init__(self, slots: int, office: Office, executor: Executor, settle: Settle, clock: Clock) -> None:
+        super().__init__(slots, office, executor, settle, clock)
         self._queue: SimpleQueue[Claim | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._slots: dict[threading.Thread, Slot] = {}
@@ -173,12 +172,12 @@ class ThreadPool(OneKind):
             try:
                 claim = queue.get_nowait()
             except Empty:
-                self._hungry()
+                self._office.hungry()
                 claim = queue.get()
             if claim is None:
                 return
             if queue.qsize() == self._low:
-                self._hungry()
+                self._office.hungry()
             self._run(slot, claim)
 
     def _run(self, slot: Slot, claim: Claim) -> None:
@@ -187,8 +186,7 @@ class ThreadPool(OneKind):
             end = self._attempt(slot, claim)
         except BaseException as error:
             end = self._executor.broken(claim, error)
-        self.room.leave(claim)
-        self._settle(end, claim)
+        self._hand_over(end, claim)
 
     def _attempt(self, slot: Slot, claim: Claim) -> Settlement:
         run = self._begin(claim, slot.interrupt, slot)

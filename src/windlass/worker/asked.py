@@ -1,0 +1,61 @@
+"""What a working process is asked to do: by signals, or by whoever reaches its store."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+
+from windlass.core.errors import BadValue
+from windlass.core.system import ENDING_SIGNALS
+
+EMPTY_LOOK_S = 0.2
+"""How often a worker that stops when nothing is left looks whether that is so."""
+LOOK_S = 1.0
+"""How long a signal may go unheard. The kernel may give it to any thread, and does after a stop (SIGSTOP, Ctrl-Z, a
+frozen container); Python acts on it in the main thread, which sleeps on unless it looks by itself."""
+
+
+class Asked:
+    """Words, one after the other. A signal handler may put one: the queue's own code is C, and whole."""
+
+    def __init__(self) -> None:
+        self._words: SimpleQueue[str] = SimpleQueue()
+
+    def put(self, word: str) -> None:
+        self._words.put(word)
+
+    def next(self, timeout_s: float) -> str | None:
+        """The next word; None: none came in time."""
+        try:
+            return self._words.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+    def leave_to_the_kernel(self) -> None:
+        """From now on a signal ends the process at once, whatever Python waits for."""
+        for number in ENDING_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def hearing_signals() -> Generator[Asked]:
+    """Within it, SIGINT, SIGTERM and SIGHUP are the word `stop`. One that is ignored (nohup) stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        raise BadValue(
+            "Worker.run() works until a signal comes, and Python hears signals in the main thread only.",
+            "Call it there; in another thread use `with Worker(app):`, or start() and stop().",
+        )
+    asked = Asked()
+    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: asked.put("stop"))
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,288 @@
+"""The foreman: starts runners, reads what they say, buries the dead, and puts new ones in their place.
+
+One thread does all of it, sleeping until a socket, a death or a deadline wakes it. It also is the parent thread that
+the kernel's death signal goes by, so it lives until the last runner has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from windlass.core.clock import Clock
+from windlass.core.errors import BrokenApp, RunnersDie, WindlassError, error_with_code
+from windlass.core.plural import number_of
+from windlass.core.system import footprint
+from windlass.engines.protocol import Claim
+from windlass.worker.frames import FromRunner, Recall, Stop, Unfit
+from windlass.worker.roster import Roster
+from windlass.worker.runner_process import RunnerProcess
+from windlass.worker.service import Service, log
+from windlass.worker.warden import Warden
+
+QUICK_US = 1_000_000
+"""A runner that lives for less, and has run nothing, died by itself and not of a job."""
+MOST_QUICK = 5
+FIRST_PAUSE_US, LONGEST_PAUSE_US = 100_000, 2_000_000
+RESERVE_US = 1_000_000
+"""How long a job with a memory of its own waits for a runner's other jobs to end, before other workers may have it."""
+APART = 0
+"""The number of a runner that is there for one suspect."""
+
+
+class Boss(Protocol):
+    """Whom the foreman works for."""
+
+    def hear(self, runner: RunnerProcess, frame: FromRunner) -> None:
+        """It says something."""
+        ...
+
+    def send_alone(self, runner: RunnerProcess, now_us: int) -> None:
+        """It is free for the job that has it to itself."""
+        ...
+
+    def give_up_reserving(self, runner: RunnerProcess, now_us: int) -> None:
+        """Its other jobs take too long for the one that waits for them."""
+        ...
+
+    def inherit(self, runner: RunnerProcess) -> None:
+        """It is dead: its claims have to go somewhere."""
+        ...
+
+
+class Foreman(Service):
+    """Keeps as many runners alive as are wanted."""
+
+    name = "foreman"
+
+    def __init__(self, clock: Clock, roster: Roster, boss: Boss) -> None:
+        super().__init__(clock)
+        self._roster = roster
+        self._boss = boss
+        self._plan = roster.plan
+        self._warden = Warden(roster, self.retire)
+        self._selector = selectors.DefaultSelector()
+        self._bell_in, self._bell_out = socket.socketpair()
+        for end in (self._bell_in, self._bell_out):
+            end.setblocking(False)
+        self._selector.register(self._bell_out, selectors.EVENT_READ)
+        self._ready: list[RunnerProcess] = []
+        self._apart: deque[Claim] = deque()
+        self._to_restart: deque[RunnerProcess] = deque()
+        self._quick = 0
+        self._not_before_us = 0
+        self._restarts: dict[int, int] = {}
+        self.first = threading.Event()
+        """Set when the first runner works, or cannot."""
+        self.trouble: WindlassError | None = None
+        """Why no runner can be kept alive."""
+        self.on_trouble: Callable[[], None] = lambda: None
+
+    # ── the loop ────────────────────────────────────────────────────────────────────────────────────────
+
+    def wake(self) -> None:
+        try:
+            self._bell_in.send(b"!")
+        except OSError:
+            pass  # it is full, and so rings already; or it is closed
+
+    def rest(self, pause_s: float | None) -> None:
+        for key, events in self._selector.select(pause_s):
+            if key.data is None:
+                self._silence()
+                continue
+            runner: RunnerProcess = key.data
+            if events & selectors.EVENT_WRITE:
+                runner.flush()
+            self._ready.append(runner)
+
+    def _silence(self) -> None:
+        try:
+            while self._bell_out.recv(4_096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def tick(self, now_us: int) -> float | None:
+        ready, self._ready = self._ready, []
+        for runner in ready:
+            self._hear(runner)
+        for runner in self._roster.all():
+            if runner.code is not None:
+                self._bury(runner, now_us)
+            else:
+                self._look_after(runner, now_us)
+        pauses = [self._warden.look(now_us), self._fill(now_us)]
+        self._go_on_restarting()
+        return min((pause_s for pause_s in pauses if pause_s is not None), default=None)
+
+    def _hear(self, runner: RunnerProcess) -> None:
+        for frame in runner.read():
+            self._boss.hear(runner, frame)
+
+    def _look_after(self, runner: RunnerProcess, now_us: int) -> None:
+        """What one runner needs now: its job alone, its end, or to be written to."""
+        with self._roster.lock:
+            if runner.state == "working" and runner.alone and not runner.alone_sent and not runner.claims:
+                self._boss.send_alone(runner, now_us)
+            elif runner.alone and not runner.alone_sent and runner.claims:
+                waited_us = now_us - runner.alone_since_us
+                if waited_us > RESERVE_US:
+                    self._boss.give_up_reserving(runner, now_us)
+            if runner.state == "retiring" and not runner.claims and not runner.judging and not runner.leaving:
+                runner.leaving = True
+                runner.send(Stop())
+            if self._plan.max_jobs is not None and runner.ended >= self._plan.max_jobs:
+                self.retire(runner)
+            if runner.apart and runner.ended:
+                self.retire(runner)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if runner.has_unsent else 0)
+        if self._selector.get_key(runner.link).events != events:
+            self._selector.modify(runner.link, events, runner)
+
+    # ── starting ────────────────────────────────────────────────────────────────────────────────────────
+
+    def start_apart(self, suspect: Claim) -> None:
+        """A fresh process for a suspect."""
+        self._apart.append(suspect)
+        self.wake()
+
+    @property
+    def starts_apart(self) -> bool:
+        return bool(self._apart)
+
+    def take_back_apart(self) -> list[Claim]:
+        """Suspects for which no process was started yet."""
+        return [self._apart.popleft() for _ in range(len(self._apart))]
+
+    def _fill(self, now_us: int) -> float | None:
+        roster = self._roster
+        if roster.stopping or self.trouble is not None:
+            return None
+        if now_us < self._not_before_us:
+            return (self._not_before_us - now_us) / 1e6
+        while self._apart:
+            suspect = self._apart.popleft()
+            runner = self._start(APART)
+            runner.alone, runner.apart = suspect, True
+        # Until one has told where the store is and that the app can be loaded, one is enough.
+        wanted = self._plan.processes if roster.hello is not None else 1
+        there = {runner.number for runner in roster.living if runner.state != "retiring"}
+        for number in range(1, wanted + 1):
+            if number not in there:
+                self._start(number)
+        return None
+
+    def _start(self, number: int) -> RunnerProcess:
+        runner = RunnerProcess(self._plan.welcome(number, os.getpid()), self._plan.places, self._clock, self.wake)
+        runner.restarts = self._restarts.get(number, 0)
+        with self._roster.lock:
+            self._roster.living.append(runner)
+        self._selector.register(runner.link, selectors.EVENT_READ, runner)
+        return runner
+
+    def greeted(self, runner: RunnerProcess) -> None:
+        """It can work."""
+        seen = footprint(runner.pid)
+        runner.base_rss = 0 if seen is None else seen.rss
+        runner.greeted_us = self._clock.monotonic_us()
+        log.debug("Runner %d works, process %d.", runner.number, runner.pid)
+        self.first.set()
+
+    def complain(self, runner: RunnerProcess, unfit: Unfit) -> None:
+        """It says that it cannot."""
+        runner.unfit = unfit
+        if self._roster.hello is None:
+            self._give_up(_error_of(unfit))
+
+    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def retire(self, runner: RunnerProcess) -> None:
+        """It gets no more jobs, ends when it has none left, and another takes its place now."""
+        if runner.state == "working":
+            runner.state = "retiring"
+            runner.send(Recall())
+            if not runner.apart:
+                self._restarts[runner.number] = self._restarts.get(runner.number, 0) + 1
+            self.wake()
+
+    def restart(self) -> None:
+        """Retires them one after the other."""
+        with self._roster.lock:
+            self._to_restart.extend(runner for runner in self._roster.living if not runner.apart)
+        self.wake()
+
+    def _go_on_restarting(self) -> None:
+        with self._roster.lock:
+            living = self._roster.living
+            if self._to_restart and all(runner.state == "working" for runner in living):
+                self.retire(self._to_restart.popleft())
+
+    def _bury(self, runner: RunnerProcess, now_us: int) -> None:
+        """What it wrote before its death counts: it is read to the last byte first."""
+        self._hear(runner)
+        roster = self._roster
+        self._selector.unregister(runner.link)
+        with roster.lock:
+            roster.living.remove(runner)
+        started = bool(roster.marks(runner))
+        # Before its first word there was nobody to work for.
+        if runner.hello is not None or runner.alone is not None:
+            self._boss.inherit(runner)
+        runner.close()
+        if runner.leaving or roster.stopping or self.trouble is not None:
+            return
+        if not runner.apart:
+            self._restarts[runner.number] = self._restarts.get(runner.number, 0) + 1
+        lived_us = now_us - (runner.greeted_us or now_us)
+        if started or runner.ended or lived_us > QUICK_US or runner.sentence is not None:
+            self._quick = 0
+            log.warning("Runner %d (process %d) %s; another takes its place.", runner.number, runner.pid, _how(runner))
+        else:
+            self._died_quickly(runner, now_us)
+
+    def _died_quickly(self, runner: RunnerProcess, now_us: int) -> None:
+        self._quick += 1
+        if self._quick < MOST_QUICK:
+            pause_us = min(FIRST_PAUSE_US << (self._quick - 1), LONGEST_PAUSE_US)
+            self._not_before_us = now_us + pause_us
+            log.warning("Runner %d (process %d) %s before it did anything.", runner.number, runner.pid, _how(runner))
+        elif runner.unfit is not None:
+            self._give_up(_error_of(runner.unfit))
+        else:
+            times = number_of(self._quick, "runner")
+            self._give_up(
+                RunnersDie(
+                    f"{times} ended, one after the other, before they did anything; the last one {runner.last_words}.",
+                    "See what your app does when it is imported: a library may crash there.",
+                )
+            )
+
+    def _give_up(self, error: WindlassError) -> None:
+        if self.trouble is None:
+            self.trouble = error
+            self.first.set()
+            self.on_trouble()
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        super().stop(timeout_s)
+        self._selector.close()
+        for end in (self._bell_in, self._bell_out):
+            end.close()
+
+
+def _how(runner: RunnerProcess) -> str:
+    return runner.last_words if runner.sentence is None else f"was killed: {runner.sentence.text}"
+
+
+def _error_of(unfit: Unfit) -> WindlassError:
+    if unfit.code:
+        return error_with_code(unfit.code)(unfit.message, unfit.todo)
+    error = BrokenApp(f"The app cannot be loaded: {unfit.message}.", "Correct it; the traceback says where.")
+    error.traceback = unfit.traceback
+    return error

@@ -1,0 +1,184 @@
+"""What a supervisor and its runners say to each other: a length, then msgpack, over a socketpair.
+
+A payload passes as bytes: the supervisor never opens it. Whatever a slot has ended is written before its next job
+starts, so that it survives the runner.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from windlass.core.events import Claimed, Event, Renewed, Settled, Swept
+from windlass.core.ids import JobId, WorkerId
+from windlass.core.settings import Settings
+from windlass.engines.protocol import Claim, Note, Settlement, Verdict
+
+TOLD: dict[str, type[Event]] = {kind.__name__: kind for kind in (Claimed, Settled, Renewed, Swept)}
+"""What a worker publishes outside its runners; one of them is told, for the app's subscribers."""
+
+_LENGTH = struct.Struct("<I")
+Why = Literal["timeout", "memory"]
+Key = tuple[JobId, int]
+"""A claim: its job and its fence."""
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """One message."""
+
+
+# ── from the runner ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Hello(Frame, frozen=True):
+    """Its app is there, resources are open, `on_start` has run: it can work."""
+
+    settings: Settings
+    tasks: dict[str, bool]
+    """Their names, and which are coroutine functions."""
+    slots: dict[bool, int]
+    """How many for coroutine functions (True) and for others (False)."""
+    events: tuple[str, ...] = ()
+    """Of what its app wants to be told."""
+    verdicts: bool = False
+    """Whether it wants the store's answers to its settlements."""
+
+
+class Unfit(Frame, frozen=True):
+    """It cannot start, and why: in two sentences, or as a traceback of the user's code."""
+
+    message: str
+    todo: str = ""
+    traceback: str = ""
+    code: str = ""
+    """Of the error, where it is one of ours."""
+
+
+class Ends(Frame, frozen=True):
+    """Ends of attempts, and the lines and reports that came before them."""
+
+    ends: tuple[Settlement, ...]
+    notes: tuple[Note, ...] = ()
+
+
+class Back(Frame, frozen=True):
+    """Claims that it has not started and will not."""
+
+    claims: tuple[Key, ...]
+
+
+class Overran(Frame, frozen=True):
+    """A task does not heed being stopped."""
+
+    claim: Key
+
+
+# ── to the runner ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Welcome(Frame, frozen=True):
+    """What it is to do: the first that it hears."""
+
+    app: str
+    kind: str
+    slots: int
+    places: int
+    """How many slots in all, of both kinds."""
+    number: int
+    worker_name: str
+    parent: int
+    """The supervisor's process, with which it ends."""
+    level: str = "info"
+    form: str = "console"
+    file: str | None = None
+
+
+class Work(Frame, frozen=True):
+    """Claims to run."""
+
+    worker: WorkerId
+    claims: tuple[Claim, ...]
+
+
+class CancelJob(Frame, frozen=True):
+    """Somebody wants the job to end."""
+
+    job: JobId
+
+
+class Recall(Frame, frozen=True):
+    """Give back whatever has not started."""
+
+
+class Judge(Frame, frozen=True):
+    """The job's process was killed for its sake: say what becomes of it, by its task's policy."""
+
+    claim: Claim
+    why: Why
+    ran_us: int
+    used: int = 0
+    """Bytes, where it was killed for its memory."""
+
+
+class Answers(Frame, frozen=True):
+    """What the store said to its settlements."""
+
+    answers: tuple[tuple[JobId, int, Verdict], ...]
+
+
+class News(Frame, frozen=True):
+    """An event of the worker, as msgpack, for the app's subscribers."""
+
+    name: str
+    event: msgspec.Raw
+
+
+class Stop(Frame, frozen=True):
+    """Nothing more comes: end."""
+
+
+FromRunner = Hello | Unfit | Ends | Back | Overran
+ToRunner = Welcome | Work | CancelJob | Recall | Judge | Answers | News | Stop
+
+_encoder = msgspec.msgpack.Encoder()
+decode_from_runner: Callable[[memoryview], FromRunner] = msgspec.msgpack.Decoder(FromRunner).decode
+decode_to_runner: Callable[[memoryview], ToRunner] = msgspec.msgpack.Decoder(ToRunner).decode
+
+
+def encode(frame: Frame) -> bytearray:
+    """The frame with its length before it."""
+    buffer = bytearray(_LENGTH.size)
+    _encoder.encode_into(frame, buffer, _LENGTH.size)
+    _LENGTH.pack_into(buffer, 0, len(buffer) - _LENGTH.size)
+    return buffer
+
+
+F = TypeVar("F")
+
+
+class Reader(Generic[F]):
+    """Bytes as they come become whole frames."""
+
+    def __init__(self, decode: Callable[[memoryview], F]) -> None:
+        self._decode = decode
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[F]:
+        """The frames that are whole now."""
+        self._bytes += data
+        frames: list[F] = []
+        start, size = 0, _LENGTH.size
+        with memoryview(self._bytes) as view:
+            while len(view) - start >= size:
+                (length,) = _LENGTH.unpack_from(view, start)
+                end = start + size + length
+                if len(view) < end:
+                    break
+                with view[start + size : end] as frame:
+                    frames.append(self._decode(frame))
+                start = end
+        del self._bytes[:start]
+        return frames

@@ -1,0 +1,96 @@
+"""A page of memory that a runner shares with its supervisor: what its slots run, seen even when it cannot speak.
+
+    head    until when the lease holds (written by the supervisor), when the runner last looked around (by the runner)
+    places  one for each slot: job, fence, when it started, when its timeout is over, when its grace is over too
+
+A slot writes its place before it calls the task, and clears it after its end was written to the socket. So when the
+runner is dead, whatever stands on the page and whose end is not in the socket was running. All times are of the
+monotonic clock, which is the same for all processes of a host.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections import deque
+from typing import NamedTuple
+
+from windlass.core.ids import JobId
+from windlass.engines.protocol import Claim
+from windlass.worker.desk import Run
+
+_NUMBER = struct.Struct("<q")
+_PLACE = struct.Struct("<16sqqqq")
+_FREE = bytes(_PLACE.size)
+_HEAD = 64
+_CUT, _LOOKED = 0, 8
+
+
+def page_size(places: int) -> int:
+    """How many bytes a page with so many places takes."""
+    return _HEAD + places * _PLACE.size
+
+
+class Mark(NamedTuple):
+    """A place that is taken."""
+
+    job: JobId
+    fence: int
+    started_us: int
+    soft_us: int
+    """When its timeout is over; 0: it has none."""
+    hard_us: int
+    """When its grace is over; 0: it has none."""
+
+
+class Page:
+    """One runner's page, from either side."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        places = (len(memory) - _HEAD) // _PLACE.size
+        self._places = [_HEAD + number * _PLACE.size for number in range(places)]
+        self._free = deque(self._places)
+        self._taken: dict[tuple[JobId, int], int] = {}
+
+    # ── the runner ──────────────────────────────────────────────────────────────────────────────────────
+
+    def enter(self, run: Run) -> None:
+        """A slot is about to start the job."""
+        claim, soft_us = run.claim, run.context.deadline_us or 0
+        hard_us = soft_us + run.grace_us if soft_us else 0
+        place = self._free.popleft()
+        self._taken[claim.id, claim.fence] = place
+        _PLACE.pack_into(self._memory, place, claim.id, claim.fence, run.started_us, soft_us, hard_us)
+
+    def leave(self, claim: Claim) -> None:
+        """Its end is on its way; a job that was not started has no place to leave."""
+        place = self._taken.pop((claim.id, claim.fence), None)
+        if place is not None:
+            self._memory[place : place + _PLACE.size] = _FREE
+            self._free.append(place)
+
+    def look(self, now_us: int) -> None:
+        """The runner's threads get their turns."""
+        _NUMBER.pack_into(self._memory, _LOOKED, now_us)
+
+    def is_cut(self, now_us: int) -> bool:
+        """Whether the worker has not reached the store for so long that others may take its jobs."""
+        (cut_us,) = _NUMBER.unpack_from(self._memory, _CUT)
+        return 0 < cut_us <= now_us
+
+    # ── the supervisor ──────────────────────────────────────────────────────────────────────────────────
+
+    def cut_at(self, cut_us: int) -> None:
+        """From then on nothing is started; 0: never."""
+        _NUMBER.pack_into(self._memory, _CUT, cut_us)
+
+    @property
+    def looked_us(self) -> int:
+        (looked_us,) = _NUMBER.unpack_from(self._memory, _LOOKED)
+        return looked_us
+
+    def marks(self) -> list[Mark]:
+        """What runs. A place may be read while it is written: whoever acts on it checks job and fence."""
+        found = [Mark(*_PLACE.unpack_from(self._memory, place)) for place in self._places]
+        return [mark for mark in found if mark.started_us]

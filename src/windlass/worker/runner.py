@@ -1,0 +1,263 @@
+"""A runner: a process that runs tasks and nothing else. `python -m windlass.worker.runner SOCKET PAGE`.
+
+It has no claim on anything: its supervisor claims, settles and watches. What a slot has ended is written to the socket
+before the slot's next job starts. When the socket ends, the supervisor has died, and so does the runner, at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from typing import NoReturn
+
+import msgspec
+
+from windlass.app.app import App
+from windlass.app.endings import TimedOut
+from windlass.app.locate import load
+from windlass.core.clock import SystemClock
+from windlass.core.errors import WindlassError
+from windlass.core.ids import WorkerId
+from windlass.core.system import ENDING_SIGNALS, die_with_parent, map_page, set_title
+from windlass.engines.protocol import Claim, Note, Settlement
+from windlass.observe import logs
+from windlass.worker.budget import memory_of
+from windlass.worker.deaths import over_memory
+from windlass.worker.desk import Desk
+from windlass.worker.frames import (
+    TOLD,
+    Answers,
+    Back,
+    CancelJob,
+    Ends,
+    Frame,
+    Hello,
+    Judge,
+    Key,
+    News,
+    Overran,
+    Reader,
+    Recall,
+    Stop,
+    ToRunner,
+    Unfit,
+    Welcome,
+    Work,
+    decode_to_runner,
+    encode,
+)
+from windlass.worker.in_process import InProcess, check_fit
+from windlass.worker.kind import Kind, as_kind
+from windlass.worker.notes import MOST_NOTES
+from windlass.worker.page import Page, page_size
+from windlass.worker.service import Bell
+
+CHUNK = 1 << 18
+STOP_S = 5.0
+"""How long slots without a task may take to end."""
+
+
+class Line:
+    """The runner's end of the socket. Any thread may write; one reads."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._writing = threading.Lock()
+        self._reader = Reader(decode_to_runner)
+        self._came: deque[ToRunner] = deque()
+
+    def send(self, frame: Frame) -> None:
+        data = encode(frame)
+        try:
+            with self._writing:
+                self._link.sendall(data)
+        except OSError:
+            _leave()
+
+    def next(self) -> ToRunner:
+        """The next frame; where there is none any more, the supervisor has gone and so does this process."""
+        while not self._came:
+            try:
+                data = self._link.recv(CHUNK)
+            except OSError:
+                data = b""
+            if not data:
+                _leave()
+            self._came.extend(self._reader.feed(data))
+        return self._came.popleft()
+
+
+def _leave() -> NoReturn:
+    """The supervisor is dead: whatever runs here is somebody else's now."""
+    os._exit(1)
+
+
+class Runner:
+    """The office of a runner: hands everything on to its supervisor."""
+
+    def __init__(self, line: Line, page: Page) -> None:
+        self.desk = Desk()
+        self.page = page
+        self._line = line
+        self._worker: WorkerId = b""
+        self._notes: deque[Note] = deque()
+        self._sending = threading.Lock()
+        self._bell = Bell()
+        self._unanswered: dict[Key, Settlement] = {}
+        self.keeps_ends = False
+        """Whether somebody wants the store's answers to them."""
+
+    # ── what the staff asks for ─────────────────────────────────────────────────────────────────────────
+
+    def worker(self) -> WorkerId:
+        return self._worker
+
+    def settle(self, settlement: Settlement, claim: Claim) -> None:
+        if self.keeps_ends:
+            self._unanswered[settlement.id, settlement.fence] = settlement
+        self.desk.let_go(claim.id)
+        with self._sending:  # lines go before the end, which closes the job's record
+            self._line.send(Ends((settlement,), self._take_notes()))
+
+    def give_back(self, claims: Sequence[Claim]) -> None:
+        if claims:
+            for claim in claims:
+                self.desk.let_go(claim.id)
+            self._line.send(Back(tuple((claim.id, claim.fence) for claim in claims)))
+
+    def note(self, note: Note) -> None:
+        """From inside a task: nothing here may be interrupted halfway, so another thread sends it."""
+        if len(self._notes) < MOST_NOTES:
+            self._notes.append(note)
+            self._bell.ring()
+
+    def overran(self, claim: Claim) -> None:
+        self._line.send(Overran((claim.id, claim.fence)))
+
+    def is_cut(self, now_us: int) -> bool:
+        return self.page.is_cut(now_us)
+
+    def hungry(self) -> None:
+        """The supervisor sees by the ends that there is room."""
+
+    # ── lines ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take_notes(self) -> tuple[Note, ...]:
+        notes = self._notes
+        return tuple(notes.popleft() for _ in range(len(notes))) if notes else ()
+
+    def send_notes(self) -> None:
+        """For ever: what a task has said is sent while it goes on."""
+        while True:
+            self._bell.wait()
+            with self._sending:
+                notes = self._take_notes()
+                if notes:
+                    self._line.send(Ends((), notes))
+
+    # ── what the supervisor says ────────────────────────────────────────────────────────────────────────
+
+    def obey(self, frame: ToRunner, staff: InProcess, app: App) -> bool:
+        """Does as it was told; False: it is to stop."""
+        match frame:
+            case Work():
+                self._worker = frame.worker
+                self.desk.take_in(frame.claims)
+                staff.put(frame.claims)
+            case CancelJob():
+                self.desk.cancel(frame.job)
+            case Recall():
+                self.give_back(staff.take_back())
+            case Answers():
+                for job, fence, verdict in frame.answers:
+                    settlement = self._unanswered.pop((job, fence), None)
+                    if settlement is not None:
+                        staff.answered(settlement, verdict)
+            case News():
+                app.bus.publish(msgspec.msgpack.decode(frame.event, type=TOLD[frame.name]))
+            case Judge():
+                staff.settle(_judged(frame, staff), frame.claim)
+            case Stop():
+                return False
+            case Welcome():
+                pass  # it was said once
+        return True
+
+
+# ── the process ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def main(link: int, page: int, parent: int) -> None:
+    """From the first to the last moment of the process."""
+    die_with_parent(parent)
+    for number in ENDING_SIGNALS:
+        # Whoever ends a whole group or a container means the supervisor, which lets tasks end first. Not ignored:
+        # programs that tasks start would inherit that.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _hear_nothing)
+    line = Line(socket.socket(fileno=link))
+    welcome = line.next()
+    assert isinstance(welcome, Welcome)
+    set_title(f"windlass: runner {welcome.number} of {welcome.worker_name}")
+    logs.set_up(welcome.level, welcome.form, welcome.file)
+    try:
+        app = load(welcome.app)
+        kind = as_kind(welcome.kind)
+        check_fit(app, kind)
+        runner = Runner(line, Page(map_page(page, page_size(welcome.places))))
+        staff = InProcess(app, kind, welcome.slots, runner, SystemClock())
+        staff.start()
+    except BaseException as error:  # SystemExit of a module too
+        line.send(_unfit(error))
+        return
+    runner.keeps_ends = bool(app.stack.after_settle)
+    threading.Thread(target=runner.send_notes, name="windlass-notes", daemon=True).start()
+    line.send(_hello(app, staff, kind, welcome.slots))
+    while runner.obey(line.next(), staff, app):
+        pass
+    staff.stop(STOP_S)
+    staff.close()
+    app.close()
+
+
+def _hear_nothing(_number: int, _frame: object) -> None:
+    """The supervisor hears it too, and says what to do."""
+
+
+def _hello(app: App, staff: InProcess, kind: Kind, slots: int) -> Hello:
+    names = staff.tasks()
+    kinds = {"auto": (False, True), "aio": (True,)}.get(kind, (False,))
+    return Hello(
+        settings=app.settings,
+        tasks={name: app.tasks[name].is_async for name in names},
+        slots=dict.fromkeys(kinds, slots),
+        events=tuple(name for name, event in TOLD.items() if app.bus.wanted(event)),
+        verdicts=bool(app.stack.after_settle),
+    )
+
+
+def _unfit(error: BaseException) -> Unfit:
+    if isinstance(error, WindlassError):
+        return Unfit(error.message, error.todo, code=error.code)
+    return Unfit(f"{type(error).__qualname__}: {error}", traceback=traceback.format_exc())
+
+
+def _judged(frame: Judge, staff: InProcess) -> Settlement:
+    """What becomes of a job whose process was killed for its sake."""
+    executor, claim = staff.executor, frame.claim
+    error = TimedOut() if frame.why == "timeout" else over_memory(frame.used, memory_of(claim) or 0)
+    try:
+        run = executor.load(claim, SystemClock().monotonic_us() - frame.ran_us, lambda _run, _why: None)
+        return executor.failed(run, error, frame.ran_us)
+    except BaseException as broken:
+        return executor.broken(claim, broken)
+
+
+if __name__ == "__main__":
+    main(*(int(word) for word in sys.argv[1:4]))

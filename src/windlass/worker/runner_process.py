@@ -1,0 +1,198 @@
+"""A runner as its supervisor sees it: a process, a socket, a page, and the claims that it was given."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from windlass.core.clock import Clock
+from windlass.core.ids import JobId
+from windlass.core.system import kill_group, map_page, shared_page, start_apart
+from windlass.engines.protocol import Claim
+from windlass.worker.deaths import ending
+from windlass.worker.frames import (
+    Frame,
+    FromRunner,
+    Hello,
+    Judge,
+    Key,
+    Reader,
+    Unfit,
+    Welcome,
+    Why,
+    decode_from_runner,
+    encode,
+)
+from windlass.worker.page import Page, page_size
+from windlass.worker.room import Room
+
+CHUNK = 1 << 18
+
+State = Literal["starting", "working", "retiring"]
+
+
+class Sentence(NamedTuple):
+    """Why a runner is killed by its supervisor: for the sake of one of its jobs, or (None) for its own."""
+
+    claim: Key | None
+    why: Why | None
+    text: str
+    used: int = 0
+    """Bytes, where it is a matter of memory."""
+
+
+class RunnerProcess:
+    """One runner, from its start to its end."""
+
+    def __init__(self, welcome: Welcome, places: int, clock: Clock, on_end: Callable[[], None]) -> None:
+        self.number = welcome.number
+        self.state: State = "starting"
+        self.hello: Hello | None = None
+        self.rooms: dict[bool, Room] = {}
+        self.claims: dict[Key, Claim] = {}
+        self.judging: dict[Key, Judge] = {}
+        """Ends that it was asked to say for others."""
+        self.alone: Claim | None = None
+        """The one claim that it has to itself, whether it has been sent already or waits for the others to end."""
+        self.alone_sent = False
+        self.alone_since_us = 0
+        self.apart = False
+        """Whether it was started for one suspect."""
+        self.stuck: set[JobId] = set()
+        self.overdue = False
+        """Whether one of its jobs is past its timeout: then it gets no more."""
+        self.ended = 0
+        self.restarts = 0
+        self.base_rss = 0
+        """What it had in memory before its first job."""
+        self.sentence: Sentence | None = None
+        self.unfit: Unfit | None = None
+        """Why it cannot start, in its own words."""
+        self.greeted_us = 0
+        self.leaving = False
+        """Whether it was told to end."""
+        self.code: int | None = None
+        """How its process ended; None: it has not."""
+        self.born_us = clock.monotonic_us()
+        self.started_us = clock.now_us()
+        self.heard_us = self.born_us
+        """Since when it has been expected to look around."""
+        self._reader: Reader[FromRunner] = Reader(decode_from_runner)
+        self._sending = threading.Lock()
+        self._unsent = bytearray()
+        self.link, theirs = socket.socketpair()
+        self.link.setblocking(False)
+        size = page_size(places)
+        memory = shared_page(size)
+        self.page = Page(map_page(memory, size))
+        words = [sys.executable, "-m", "windlass.worker.runner", f"{theirs.fileno()}", f"{memory}", f"{os.getpid()}"]
+        try:
+            self._process = start_apart(words, fds=[theirs.fileno(), memory])
+        finally:
+            theirs.close()
+            os.close(memory)
+        self.pid = self._process.pid
+        self._waiter = threading.Thread(target=self._wait, args=(on_end,), name="windlass-waitpid", daemon=True)
+        self._waiter.start()
+        self.send(welcome)
+
+    def _wait(self, on_end: Callable[[], None]) -> None:
+        self.code = self._process.wait()
+        on_end()
+
+    # ── what it can take ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes claims now."""
+        return self.state == "working" and self.alone is None and not self.overdue
+
+    def room_for(self, claim: Claim) -> Room:
+        hello = self.hello
+        assert hello is not None
+        return self.rooms[hello.tasks.get(claim.task, False) if len(self.rooms) > 1 else next(iter(self.rooms))]
+
+    def take_in(self, claims: list[Claim], now_us: int) -> None:
+        """These are on their way to it."""
+        if not self.claims:
+            self.heard_us = now_us
+        for claim in claims:
+            self.claims[claim.id, claim.fence] = claim
+            self.room_for(claim).enter((claim,))
+
+    def let_go(self, key: Key) -> Claim | None:
+        """It does not have the claim any more."""
+        claim = self.claims.pop(key, None)
+        if claim is not None:
+            self.room_for(claim).leave(claim)
+            self.stuck.discard(claim.id)
+            if self.alone is claim:
+                self.alone, self.alone_sent = None, False
+        return claim
+
+    # ── the socket ──────────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, frame: Frame) -> None:
+        """Returns at once; what the socket cannot take yet is sent later, by `flush`."""
+        data = encode(frame)
+        with self._sending:
+            if self._unsent:
+                self._unsent += data
+            else:
+                self._unsent += data[self._try(data) :]
+
+    def flush(self) -> None:
+        with self._sending:
+            del self._unsent[: self._try(self._unsent)]
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def _try(self, data: bytearray) -> int:
+        try:
+            return self.link.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(data)  # it is dead, and about to be buried
+
+    def read(self) -> list[FromRunner]:
+        """The frames that came; all of them, also those of a runner that is dead."""
+        frames: list[FromRunner] = []
+        while True:
+            try:
+                data = self.link.recv(CHUNK)
+            except BlockingIOError:
+                return frames
+            except OSError:
+                data = b""
+            if not data:
+                return frames
+            frames += self._reader.feed(data)
+            if len(data) < CHUNK:
+                return frames
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def kill(self) -> None:
+        """Now, with whatever its tasks have started."""
+        if self.code is None:
+            kill_group(self.pid)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended, at the latest after so long."""
+        self._waiter.join(timeout_s)
+        return self.code is not None
+
+    def close(self) -> None:
+        self.link.close()
+
+    @property
+    def last_words(self) -> str:
+        """How its process ended."""
+        return ending(self.code or 0)

@@ -1,0 +1,386 @@
+"""The staff of a supervisor: runner processes, which may hang, leak, crash or be killed without harm to anybody else.
+
+    put      ─► the runner with the most room ─► a frame ─► its slots
+    settle   ◄─ read from its socket, to the last byte even after its death
+    a death  ─► what its page says had started counts a crash, the rest goes back at its rank, a new runner starts
+
+Two kinds of jobs have a runner to themselves. A suspect gets a fresh process apart from the others. A job with a memory
+of its own gets a runner whose other jobs are let end first: then what the process uses is what the job uses.
+
+The foreman's thread reads, buries and starts; the consumer's thread puts; whatever both touch is under one lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from windlass.core.clock import Clock
+from windlass.core.errors import WorkerError
+from windlass.core.events import Bus, Event
+from windlass.core.ids import JobId, show_id
+from windlass.core.info import Active, Process
+from windlass.core.settings import Settings
+from windlass.core.system import footprint
+from windlass.engines.protocol import Claim, Settlement, Verdict
+from windlass.worker import deaths
+from windlass.worker.budget import memory_of
+from windlass.worker.executor import crashed
+from windlass.worker.foreman import RESERVE_US, Foreman
+from windlass.worker.frames import (
+    TOLD,
+    Answers,
+    Back,
+    CancelJob,
+    Ends,
+    FromRunner,
+    Hello,
+    Judge,
+    News,
+    Overran,
+    Recall,
+    Stop,
+    Unfit,
+    Work,
+)
+from windlass.worker.plan import Plan
+from windlass.worker.room import Room, wishes_for
+from windlass.worker.roster import Roster
+from windlass.worker.runner_process import RunnerProcess
+from windlass.worker.service import log
+from windlass.worker.staff import Office, Wish
+
+END_S = 10.0
+"""How long runners may take for `on_stop` and the ends of their resources."""
+
+
+class Runners:
+    """Runs tasks in processes of their own."""
+
+    isolates = True
+
+    def __init__(self, plan: Plan, clock: Clock) -> None:
+        self._plan = plan
+        self._clock = clock
+        self.roster = Roster(plan)
+        self._names: dict[bool, frozenset[str]] = {}
+        self._office: Office | None = None
+        self._cut_us = 0
+        self._unjudged: list[Judge] = []
+        self._big = False
+        """Whether jobs with a memory of their own have been seen."""
+        self._no_big_before_us = 0
+        self.foreman = Foreman(clock, self.roster, self)
+
+    @property
+    def office(self) -> Office:
+        assert self._office is not None
+        return self._office
+
+    # ── before the store is known ───────────────────────────────────────────────────────────────────────
+
+    def hire(self) -> Settings:
+        """Starts the first runner, whose app says where the store is; the others follow once that one works."""
+        self.foreman.start()
+        self.foreman.first.wait()
+        if self.roster.hello is None:
+            self.close()
+            raise self.foreman.trouble or WorkerError("The worker was stopped before it had started.", "")
+        return self.roster.hello.settings
+
+    def serve(self, office: Office, bus: Bus) -> Runners:
+        """From now on they work for that office."""
+        assert self.roster.hello is not None
+        self._office = office
+        for name in self.roster.hello.events:
+            bus.subscribe(TOLD[name], self._pass_on)
+        return self
+
+    def _pass_on(self, event: Event) -> None:
+        """One runner is told, so that the app's subscribers get each event once."""
+        with self.roster.lock:
+            eldest = next((runner for runner in self.roster.living if runner.state == "working"), None)
+        if eldest is not None:
+            eldest.send(News(type(event).__name__, msgspec.Raw(msgspec.msgpack.encode(event))))
+
+    def start(self) -> None:
+        """The first one runs already."""
+
+    # ── what the office asks ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def slots(self) -> int:
+        return self._plan.processes * sum(self.roster.hello.slots.values() if self.roster.hello else ())
+
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(sorted(self.roster.hello.tasks)) if self.roster.hello else ()
+
+    def wishes(self) -> list[Wish]:
+        with self.roster.lock:
+            able = [runner for runner in self.roster.living if runner.is_open]
+            free = {kind: sum(runner.rooms[kind].free() for runner in able) for kind in self._names}
+        wishes = wishes_for(free, self._names)
+        if self._clock.monotonic_us() < self._no_big_before_us:
+            return [wish._replace(alone=False) for wish in wishes]
+        if not self._big or not wishes:
+            return wishes
+        # Of those that need a runner to themselves no more than there are runners.
+        first, *rest = wishes
+        some = Wish(min(first.limit, len(able)), first.tasks)
+        others = Wish(first.limit - some.limit, first.tasks, alone=False)
+        return [some, *([others] if others.limit else []), *(wish._replace(alone=False) for wish in rest)]
+
+    def put(self, claims: tuple[Claim, ...]) -> None:
+        lots: dict[int, tuple[RunnerProcess, list[Claim]]] = {}
+        back: list[Claim] = []
+        now_us = self._clock.monotonic_us()
+        with self.roster.lock:
+            for claim in claims:
+                able = [runner for runner in self.roster.living if runner.is_open]
+                if not able:
+                    back.append(claim)
+                elif memory_of(claim) is not None:
+                    self._big = True
+                    self._reserve(able, claim, now_us)
+                else:
+                    chosen = max(able, key=lambda runner: runner.room_for(claim).left)
+                    chosen.take_in([claim], now_us)
+                    lots.setdefault(chosen.number, (chosen, []))[1].append(claim)
+            for runner, lot in lots.values():
+                runner.send(Work(self.office.worker(), tuple(lot)))
+        if back:
+            self.office.give_back(back)
+        self.foreman.wake()
+
+    def _reserve(self, able: list[RunnerProcess], claim: Claim, now_us: int) -> None:
+        """It gets the runner with the fewest jobs to itself, once they have ended."""
+        chosen = min(able, key=lambda runner: len(runner.claims))
+        if chosen.claims:
+            chosen.send(Recall())
+        chosen.alone, chosen.alone_since_us = claim, now_us
+
+    def send_alone(self, runner: RunnerProcess, now_us: int) -> None:
+        claim = runner.alone
+        assert claim is not None
+        runner.alone_sent = True
+        runner.take_in([claim], now_us)
+        runner.send(Work(self.office.worker(), (claim,)))
+
+    def give_up_reserving(self, runner: RunnerProcess, now_us: int) -> None:
+        """Its other jobs take long: the one that waits for them may find a place with another worker."""
+        with self.roster.lock:
+            claim = self._unreserve(runner)
+            self._no_big_before_us = now_us + RESERVE_US
+        self.office.give_back([claim])
+
+    def has_room_apart(self) -> bool:
+        """Whether a suspect could get a process of its own now."""
+        with self.roster.lock:
+            busy = self.foreman.starts_apart or any(runner.apart for runner in self.roster.living)
+            return not self.roster.stopping and not busy
+
+    def put_apart(self, suspect: Claim) -> None:
+        """Starts a fresh process for it alone."""
+        self.foreman.start_apart(suspect)
+
+    def waiting(self) -> int:
+        with self.roster.lock:
+            return sum(max(0, len(runner.claims) - self._plan.places) for runner in self.roster.living)
+
+    def take_back(self) -> list[Claim]:
+        """Those that no runner has yet; the others are asked for, and come back one by one."""
+        with self.roster.lock:
+            back = [self._unreserve(runner) for runner in self.roster.living if runner.alone and not runner.alone_sent]
+            for runner in self.roster.living:
+                if runner.claims:
+                    runner.send(Recall())
+        return [*back, *self.foreman.take_back_apart()]
+
+    def _unreserve(self, runner: RunnerProcess) -> Claim:
+        claim, runner.alone = runner.alone, None
+        assert claim is not None
+        return claim
+
+    def cancel(self, job_id: JobId) -> None:
+        with self.roster.lock:
+            for runner in self.roster.living:
+                if any(job == job_id for job, _ in runner.claims):
+                    runner.send(CancelJob(job_id))
+
+    def running(self) -> Collection[JobId]:
+        return {mark.job for runner in self.roster.all() for mark in self.roster.marks(runner)}
+
+    def stuck(self) -> tuple[str, ...]:
+        return tuple(show_id(job) for runner in self.roster.all() for job in list(runner.stuck))
+
+    def answered(self, settlement: Settlement, verdict: Verdict) -> None:
+        if self.roster.hello is not None and self.roster.hello.verdicts:
+            for runner in self.roster.all():
+                # Whoever did not write this end does not know it.
+                runner.send(Answers(((settlement.id, settlement.fence, verdict),)))
+
+    def cut_at(self, cut_us: int) -> None:
+        """Until then the lease holds."""
+        self._cut_us = cut_us
+        for runner in self.roster.all():
+            runner.page.cut_at(cut_us)
+
+    def processes(self) -> tuple[Process, ...]:
+        """What they are doing, for people."""
+        return tuple(self._described(runner) for runner in self.roster.all())
+
+    def _described(self, runner: RunnerProcess) -> Process:
+        seen = footprint(runner.pid)
+        shift_us = self._clock.now_us() - self._clock.monotonic_us()
+        marks = self.roster.marks(runner)
+        active = [
+            Active(id=show_id(mark.job), task=claim.task, started_us=mark.started_us + shift_us)
+            for mark in marks
+            if (claim := runner.claims.get((mark.job, mark.fence))) is not None
+        ]
+        return Process(
+            role="runner",
+            pid=runner.pid,
+            number=runner.number,
+            state=runner.state,
+            started_us=runner.started_us,
+            rss=0 if seen is None else seen.rss,
+            cpu_s=0.0 if seen is None else seen.cpu_s,
+            slots=sum(room.slots for room in runner.rooms.values()),
+            ended=runner.ended,
+            restarts=runner.restarts,
+            active=tuple(active),
+        )
+
+    def pids(self) -> set[int]:
+        return {runner.pid for runner in self.roster.all()}
+
+    def restart(self) -> None:
+        """Replaces them one after the other: new code, no pause."""
+        self.foreman.restart()
+
+    # ── what a runner says ──────────────────────────────────────────────────────────────────────────────
+
+    def hear(self, runner: RunnerProcess, frame: FromRunner) -> None:
+        match frame:
+            case Ends():
+                self._ends(runner, frame)
+            case Back():
+                with self.roster.lock:
+                    back = [claim for key in frame.claims if (claim := runner.let_go(key)) is not None]
+                    for room in runner.rooms.values():
+                        room.slowed()
+                self.office.give_back(back)
+            case Overran():
+                with self.roster.lock:
+                    claim = runner.claims.get(frame.claim)
+                if claim is not None:
+                    runner.stuck.add(claim.id)
+                    self.office.overran(claim)
+            case Hello():
+                self._greet(runner, frame)
+            case Unfit():
+                self.foreman.complain(runner, frame)
+
+    def _ends(self, runner: RunnerProcess, frame: Ends) -> None:
+        office = self.office
+        for note in frame.notes:
+            office.note(note)
+        for end in frame.ends:
+            with self.roster.lock:
+                claim = runner.let_go((end.id, end.fence))
+                if claim is None:
+                    judged = runner.judging.pop((end.id, end.fence), None)
+                    claim = None if judged is None else judged.claim
+                else:
+                    runner.ended += 1
+                    if end.ran_us is not None:
+                        runner.room_for(claim).timed(end.ran_us)
+            if claim is not None:
+                office.settle(end, claim)
+        office.hungry()
+
+    def _greet(self, runner: RunnerProcess, hello: Hello) -> None:
+        with self.roster.lock:
+            if self.roster.hello is None:
+                self.roster.hello = hello
+                self._names = {
+                    kind: frozenset(name for name, is_async in hello.tasks.items() if is_async is kind)
+                    for kind in hello.slots
+                }
+            runner.hello, runner.state = hello, "working"
+            runner.rooms = {kind: Room(slots) for kind, slots in hello.slots.items()}
+            runner.page.cut_at(self._cut_us)
+            unjudged, self._unjudged = self._unjudged, []
+        self.foreman.greeted(runner)
+        for judge in unjudged:
+            self._judge(judge)
+        if self._office is not None:
+            self._office.hungry()
+
+    # ── a death ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def inherit(self, runner: RunnerProcess) -> None:
+        """What a dead runner had: each claim gets its end, or goes back."""
+        assert self.roster.hello is not None
+        now_us, limits = self._clock.monotonic_us(), self.roster.hello.settings.limits
+        with self.roster.lock:
+            marks = {(mark.job, mark.fence): mark for mark in self.roster.marks(runner)}
+            claims = [(key, claim, marks.get(key)) for key, claim in runner.claims.items()]
+            if runner.alone is not None and not runner.alone_sent:
+                claims.append(((runner.alone.id, runner.alone.fence), runner.alone, None))
+            runner.claims.clear()
+            judging = list(runner.judging.values())
+        back = [claim for _, claim, mark in claims if mark is None]
+        for key, claim, mark in claims:
+            if mark is None:
+                continue
+            ran_us = max(0, now_us - mark.started_us)
+            sentence = runner.sentence
+            if sentence is None or sentence.why is None:
+                error = deaths.silent() if sentence is not None else deaths.crashed(runner.code or 0)
+                self.office.settle(crashed(claim, error, limits, ran_us), claim)
+            elif sentence.claim == key:
+                self._judge(Judge(claim, sentence.why, ran_us, sentence.used))
+            else:
+                back.append(claim)
+        self.office.give_back(back)
+        for judge in judging:
+            self._judge(judge)
+
+    def _judge(self, judge: Judge) -> None:
+        """Retry policies and hooks are the user's code: a runner says what becomes of the job."""
+        with self.roster.lock:
+            able = [runner for runner in self.roster.living if runner.state == "working" and runner.code is None]
+            if not able:
+                self._unjudged.append(judge)
+                return
+            able[0].judging[judge.claim.id, judge.claim.fence] = judge
+        able[0].send(judge)
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def stop(self, timeout_s: float) -> None:
+        """No process is replaced any more. Whatever still runs was given up, and is killed."""
+        with self.roster.lock:
+            self.roster.stopping = True
+            living = list(self.roster.living)
+        for runner in living:
+            if runner.claims or runner.hello is None:
+                runner.kill()
+            else:
+                runner.send(Stop())
+
+    def close(self) -> None:
+        self.stop(0)
+        self.foreman.wake()
+        until_us = self._clock.monotonic_us() + int(END_S * 1e6)
+        for runner in self.roster.all():
+            if not runner.wait(max(0.0, (until_us - self._clock.monotonic_us()) / 1e6)):
+                log.warning("Runner %d does not end, and is killed.", runner.number)
+                runner.kill()
+                runner.wait(END_S)
+        self.foreman.stop(END_S)
+        for runner in self.roster.all():
+            runner.close()

@@ -1,0 +1,87 @@
+"""A worker with processes of its own: this one claims, settles, beats and watches, and runs none of the user's code.
+
+    windlass worker tasks.py -p 2
+     ├─ runner 1     tasks run there; whatever they do to their process, this one lives on
+     └─ runner 2
+
+As process 1 of a container it also reaps what others leave behind.
+"""
+
+from __future__ import annotations
+
+import os
+
+from windlass.core.clock import Clock, SystemClock
+from windlass.core.errors import BadValue
+from windlass.core.events import Bus
+from windlass.core.system import reap_strays, set_title
+from windlass.engines.connect import connect
+from windlass.engines.protocol import Engine
+from windlass.worker.asked import EMPTY_LOOK_S, LOOK_S, Asked, hearing_signals
+from windlass.worker.crew import Crew
+from windlass.worker.plan import Plan
+from windlass.worker.runners import Runners
+from windlass.worker.staff import Office
+
+
+class Supervisor:
+    """Keeps a worker going until somebody asks it to stop."""
+
+    def __init__(self, plan: Plan, bus: Bus | None = None) -> None:
+        self._plan = plan
+        self._clock: Clock = SystemClock()
+        self.bus = Bus() if bus is None else bus
+        self._runners = Runners(plan, self._clock)
+        self._engine: Engine | None = None
+        self._crew: Crew | None = None
+
+    def run(self, *, until_empty: bool = False) -> None:
+        """Works until SIGINT, SIGTERM or SIGHUP, then stops gracefully; a second signal ends it at once."""
+        set_title(f"windlass: supervisor of {self._plan.name}")
+        with hearing_signals() as asked:
+            self._runners.foreman.on_trouble = lambda: asked.put("trouble")
+            try:
+                crew = self._start(asked)
+                self._wait(crew, asked, until_empty)
+                asked.leave_to_the_kernel()
+                crew.stop(self._plan.drain_s)
+            finally:
+                self._runners.close()
+                if self._engine is not None:
+                    self._engine.close()
+        if self._runners.foreman.trouble is not None:
+            raise self._runners.foreman.trouble
+
+    def _start(self, asked: Asked) -> Crew:
+        settings = self._runners.hire()
+        if settings.url.startswith("memory:"):
+            raise BadValue(
+                "A store in memory belongs to one process, and a worker has several.",
+                "Give the app a URL such as sqlite:///jobs.db, or use Worker(app) in the program itself.",
+            )
+        engine = self._engine = connect(settings.url, settings)
+        engine.open()
+
+        def make_staff(office: Office) -> Runners:
+            return self._runners.serve(office, self.bus)
+
+        crew = Crew(
+            engine,
+            settings,
+            self.bus,
+            self._clock,
+            make_staff,
+            kind=self._plan.kind,
+            queues=self._plan.queues,
+            name=self._plan.name,
+            resources=self._plan.resources,
+        )
+        crew.start()
+        return crew
+
+    def _wait(self, crew: Crew, asked: Asked, until_empty: bool) -> None:
+        while asked.next(EMPTY_LOOK_S if until_empty else LOOK_S) is None:
+            if os.getpid() == 1:
+                reap_strays(self._runners.pids())
+            if until_empty and crew.has_nothing_to_do():
+                return

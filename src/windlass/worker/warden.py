@@ -1,0 +1,98 @@
+"""The warden: what runners may not exceed, seen from outside, so that not even a task that holds the GIL escapes it.
+
+past its timeout               its runner gets no more jobs, and those that it has not started go back
+past its grace too             the runner is killed; that job timed out, its neighbours go back uncounted
+over its memory                likewise, with `MemoryLimit`
+a runner over its own memory   it retires: no more jobs, and another takes its place
+no sign of life for long       the runner is killed; what it ran counts a crash
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windlass.core.durations import show
+from windlass.core.limits import show_memory
+from windlass.core.system import footprint
+from windlass.worker.budget import memory_of
+from windlass.worker.frames import Recall
+from windlass.worker.page import Mark
+from windlass.worker.roster import Roster
+from windlass.worker.runner_process import RunnerProcess, Sentence
+from windlass.worker.service import log
+
+LOOK_S = 0.05
+MEMORY_US = 100_000
+"""How often the memory of a runner is looked at."""
+SILENCE_US = 60_000_000
+"""How long a runner with work may show no sign of life: one that holds the GIL in C code, or was stopped."""
+GAP_US = 1_000_000
+"""Where the supervisor itself has not looked for so long, it was stopped, and its runners perhaps too."""
+
+
+class Warden:
+    """Looks at what every runner does, and kills where nothing else helps."""
+
+    def __init__(self, roster: Roster, retire: Callable[[RunnerProcess], None]) -> None:
+        self._roster = roster
+        self._retire = retire
+        self._max_memory = roster.plan.max_memory
+        self._looked_us = 0
+        self._memory_at_us = 0
+
+    def look(self, now_us: int) -> float | None:
+        """Gives when to look again: soon while anything runs."""
+        busy = [runner for runner in self._roster.all() if runner.claims or runner.alone]
+        if now_us - self._looked_us > GAP_US:
+            for runner in busy:
+                runner.heard_us = now_us
+        self._looked_us = now_us
+        weigh = now_us >= self._memory_at_us
+        if weigh:
+            self._memory_at_us = now_us + MEMORY_US
+        for runner in busy:
+            if runner.sentence is None and runner.code is None:
+                marks = self._roster.marks(runner)
+                self._keep_time(runner, marks, now_us)
+                self._listen(runner, now_us)
+                if weigh:
+                    self._weigh(runner, marks)
+        return LOOK_S if busy else None
+
+    def _keep_time(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
+        late = [mark for mark in marks if mark.soft_us and now_us >= mark.soft_us]
+        if late and not runner.overdue:
+            runner.send(Recall())
+        runner.overdue = bool(late)
+        for mark in late:
+            if now_us >= mark.hard_us:
+                ran_us = now_us - mark.started_us
+                text = f"a task did not heed its timeout of {show(mark.soft_us - mark.started_us)}"
+                self._sentence(runner, Sentence((mark.job, mark.fence), "timeout", f"{text}, after {show(ran_us)}"))
+                return
+
+    def _listen(self, runner: RunnerProcess, now_us: int) -> None:
+        silent_us = now_us - max(runner.page.looked_us, runner.heard_us)
+        if runner.claims and silent_us > SILENCE_US:
+            text = f"it has shown no sign of life for {show(silent_us)}"
+            self._sentence(runner, Sentence(None, None, text))
+
+    def _weigh(self, runner: RunnerProcess, marks: list[Mark]) -> None:
+        claim = runner.alone if runner.alone_sent else None
+        memory = memory_of(claim) if claim is not None else None
+        if memory is None and self._max_memory is None:
+            return
+        seen = footprint(runner.pid)
+        if seen is None:
+            return
+        used = seen.rss - runner.base_rss
+        if claim is not None and memory is not None and used > memory and marks:
+            text = f"a task used {show_memory(used)}, more than its memory of {show_memory(memory)}"
+            self._sentence(runner, Sentence((claim.id, claim.fence), "memory", text, used))
+        elif self._max_memory is not None and seen.rss > self._max_memory and runner.state == "working":
+            log.info("Runner %d has %s in memory; another takes its place.", runner.number, show_memory(seen.rss))
+            self._retire(runner)
+
+    def _sentence(self, runner: RunnerProcess, sentence: Sentence) -> None:
+        runner.sentence = sentence
+        runner.kill()
