@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from windlass.core.codec import Envelope, decode_result, encode_arguments, encode_result, seal, unseal
+from windlass.core.commands import Command, decode_command, encode_command
 from windlass.core.errors import CorruptRecord
 from windlass.core.gates import Gate, read_gate
 from windlass.core.ids import child_id, new_id, read_id, show_id
@@ -179,6 +180,12 @@ def test_an_attempt_is_encoded_to_the_golden_bytes_and_comes_back() -> None:
 def test_a_card_is_encoded_to_the_golden_bytes_and_comes_back() -> None:
     assert msgspec.json.encode(CARD) == golden("card.json")
     assert msgspec.json.decode(golden("card.json"), type=Card) == CARD
+
+
+def test_an_order_is_encoded_to_the_golden_bytes_and_comes_back() -> None:
+    command = Command(do="drain", token="0198c2d4e5f67abc8123456789abcdef")
+    assert encode_command(command) == golden("command.json")
+    assert decode_command(golden("command.json")) == command
 
 
 def test_a_gate_is_encoded_to_the_golden_bytes_and_comes_back() -> None:

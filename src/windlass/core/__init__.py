@@ -6,4 +6,6 @@ Reading order: `job.py` and `lifecycle.py` (what a job is and how it moves), `ra
 travel), `intake.py`, `names.py` and `limits.py` (what may enter), `settings.py`, `errors.py`, `events.py`, `redact.py`
 and `secret.py` (what may be shown), `plural.py` (numbers in sentences), `system.py` (what
 differs between operating systems).
+and `secret.py` (what may be shown), `info.py` and `commands.py` (what a worker says, and what it is told),
+`plural.py` (numbers in sentences).
 """
