@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 import windlass
+from tests.ops.cards_by_hand import runner
 from windlass.core.errors import BadValue
+from windlass.core.info import encode_info
 from windlass.core.job import Failure, Outcome, State
 from windlass.core.limits import MIB
 from windlass.engines.findings import Level
@@ -22,7 +24,7 @@ from windlass.engines.sqlite.examine import NEARLY, examine
 from windlass.engines.sqlite.files import Paths
 from windlass.ops.backup import backup
 from windlass.ops.cards import Info
-from windlass.ops.doctor import of_machine, of_store, worst
+from windlass.ops.doctor import OFTEN, of_machine, of_store, worst
 from windlass.testing.conformance import Harness
 
 
@@ -68,6 +70,27 @@ def test_workers_that_hang_or_are_of_another_version(harness: Harness) -> None:
     level, said = found(harness, "versions")
     assert level == "warning"
     assert "ann@here (0.0.1)" in said
+
+
+def test_workers_whose_runners_are_replaced_again_and_again(harness: Harness) -> None:
+    def runners(*restarts: int) -> bytes:
+        return encode_info(Info(processes=tuple(runner(n, 10 + n, restarts=it) for n, it in enumerate(restarts, 1))))
+
+    harness.worker(name="ann", host="here", info=runners(OFTEN, 0))
+    assert found(harness, "restarts") == ("ok", "No runner was replaced more than 5 times.")
+    harness.worker(name="bob", host="here", info=runners(1, OFTEN + 1))
+    level, said = found(harness, "restarts")
+    assert (level, said.partition(": ")[2]) == ("warning", "bob@here runner 2 (6).")
+
+
+def test_workers_that_take_no_more_jobs(harness: Harness) -> None:
+    assert found(harness, "leaving") == ("ok", "No worker drains or stops.")
+    harness.send(queue="mail")
+    harness.worker(name="ann", host="here", info=encode_info(Info(state="draining")))
+    assert found(harness, "leaving") == ("warning", "No more jobs are taken by ann@here: draining or stopping.")
+    assert found(harness, "queues") == ("problem", "No worker takes jobs of mail (1).")
+    harness.worker(name="bob", host="here")
+    assert found(harness, "queues")[0] == "ok"
 
 
 def test_dead_workers_are_told_of_and_left_to_others(harness: Harness) -> None:

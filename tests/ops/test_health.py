@@ -6,6 +6,7 @@ import msgspec
 
 import windlass
 from windlass import App, Worker
+from windlass.core.info import encode_info
 from windlass.ops.cards import Info, info, take_stock
 from windlass.ops.health import live, ready
 from windlass.testing.conformance import Harness
@@ -35,6 +36,18 @@ def test_a_worker_that_gave_no_sign_of_life_within_its_lease_counts_for_nothing(
     assert ready(engine, now_us=now_us + 15_000_000).ok
     late = ready(engine, now_us=now_us + 15_000_001)
     assert (late.ok, late.said) == (False, "No worker has given a sign of life within its lease: ann@here.")
+
+
+def test_a_worker_that_drains_is_live_and_not_ready(harness: Harness) -> None:
+    engine, now_us = harness.engine, harness.now_us
+    harness.worker(name="ann", host="here", info=encode_info(Info(beat_us=now_us, state="draining")))
+    assert live(engine, "here", now_us=now_us).ok
+    found = ready(engine, now_us=now_us)
+    assert (found.ok, found.said) == (False, "No worker takes jobs any more: ann@here drains or stops.")
+    harness.worker(name="bob", host="here", queues=("mail",), info=beaten(now_us))
+    assert ready(engine, now_us=now_us).workers == ("bob@here",)
+    other = ready(engine, "default", now_us=now_us)
+    assert other.said == "No worker takes jobs of the queue default: there is only bob@here."
 
 
 def test_live_is_about_the_workers_of_one_host(harness: Harness) -> None:

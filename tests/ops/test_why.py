@@ -199,6 +199,20 @@ def test_no_worker_at_all(harness: Harness) -> None:
     assert ask(harness, job_id) == "No worker is running: start one that takes the queue mail."
 
 
+def test_workers_that_drain_take_nothing_more(harness: Harness) -> None:
+    job_id = harness.send("mail.send", queue="mail")
+    leaving = encode_info(Info(state="draining"))
+    harness.worker(name="ann", host="here", queues=("mail",), tasks=("mail.send",), info=leaving)
+    assert ask(harness, job_id) == "No worker takes its queue mail any more: ann@here drains or stops."
+    assert explain(harness.engine, job_id, now_us=harness.now_us).cause is Cause.QUEUE_NOT_TAKEN
+    harness.worker(name="bob", host="here", queues=("mail",), tasks=("reports",))
+    assert ask(harness, job_id) == (
+        "It is waiting for a worker that knows its task mail.send: bob@here takes its queue mail and does not know it."
+    )
+    harness.worker(name="eve", host="here", tasks=("mail.send",))
+    assert "eve@here with 1 slot can take it" in ask(harness, job_id)
+
+
 def test_no_worker_that_takes_the_queue_names_those_there_are(harness: Harness) -> None:
     job_id = harness.send(queue="mails")
     for name in ("ann", "bob"):

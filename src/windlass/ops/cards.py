@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -11,11 +11,14 @@ import msgspec
 from windlass.core.errors import WindlassError
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.info import Info, decode_info
+from windlass.core.plural import agreeing
 from windlass.core.redact import plain
 from windlass.core.system import is_running
 from windlass.engines.protocol import Card, Engine, Sweep, Tally, TallyQuery
 
 SHOWN = 3
+LEAVING = frozenset({"draining", "stopping"})
+"""The states of a worker that takes no more jobs."""
 
 
 def info(card: Card) -> Info:
@@ -59,6 +62,16 @@ def is_gone(card: Card, now_us: int) -> bool:
     return is_late(card, now_us) and card.host == platform.node() and not is_running(card.pid)
 
 
+def is_leaving(card: Card) -> bool:
+    """Whether it takes no more jobs, because it drains or stops."""
+    return info(card).state in LEAVING
+
+
+def staying(cards: Iterable[Card]) -> list[Card]:
+    """Those that go on to take jobs."""
+    return [card for card in cards if not is_leaving(card)]
+
+
 def listens(card: Card, queue: str) -> bool:
     """Whether the worker takes jobs of that queue."""
     return card.queues is None or queue in card.queues
@@ -82,6 +95,11 @@ def called(name: str, host: str, worker: str) -> str:
 def labels(cards: Iterable[Card]) -> str:
     """Some workers by name, and how many more."""
     return listing(sorted(map(label, cards)))
+
+
+def leave(cards: Sequence[Card]) -> str:
+    """`box@web drains or stops`, for workers that take no more jobs."""
+    return f"{labels(cards)} {agreeing(len(cards), 'drains or stops', 'drain or stop')}"
 
 
 def listing(words: list[str], shown: int = SHOWN) -> str:

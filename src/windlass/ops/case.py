@@ -11,7 +11,7 @@ import msgspec
 from windlass.core.gates import Gate, read_gate
 from windlass.core.job import Job, State
 from windlass.engines.protocol import Card, Engine, Query, Tally
-from windlass.ops.cards import knows, listens, take_stock
+from windlass.ops.cards import knows, listens, staying, take_stock
 from windlass.ops.lookup import record_of
 
 PAGE: Final = 1_000
@@ -50,13 +50,18 @@ class Case:
 
     @cached_property
     def listening(self) -> list[Card]:
-        """The workers that take jobs of its queue."""
+        """The workers of its queue."""
         return [card for card in self.cards if listens(card, self.queue)]
+
+    @cached_property
+    def taking(self) -> list[Card]:
+        """Those of them that go on to take jobs."""
+        return staying(self.listening)
 
     @cached_property
     def able(self) -> list[Card]:
         """Those of them that know its task."""
-        return [card for card in self.listening if knows(card, self.request.task)]
+        return [card for card in self.taking if knows(card, self.request.task)]
 
     @cached_property
     def gates(self) -> list[tuple[str, Gate]]:

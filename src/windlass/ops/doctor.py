@@ -21,13 +21,15 @@ from windlass.core.job import WAITING, State
 from windlass.core.settings import load, unknown_variables
 from windlass.engines.findings import Examines, Finding, Level, ok, problem, warning
 from windlass.engines.protocol import Card, Engine, Query, Tally, TallyQuery
-from windlass.ops.cards import info, is_gone, is_late, knows, label, labels, listens, listing
+from windlass.ops.cards import info, is_gone, is_late, is_leaving, knows, label, labels, listens, listing, staying
 from windlass.ops.lookup import record_of
 from windlass.ops.stats import queues
 from windlass.ops.view import error_groups
 
 LONG_US: Final = 15 * 60 * 1_000_000
 """A job that could run and has waited so long is worth a look."""
+OFTEN: Final = 5
+"""A runner that was replaced more often is worth one too."""
 
 _clock = SystemClock()
 
@@ -94,7 +96,19 @@ def of_store(engine: Engine, version: str, *, now_us: int | None = None) -> Iter
     if isinstance(engine, Examines):
         yield from engine.examine()
     scene = Scene(engine, engine.tally(TallyQuery()), now_us, version)  # no sweep: the doctor changes nothing
-    for check in (_workers, _deaths, _lateness, _versions, _listeners, _known_tasks, _pauses, _dead, _oldest):
+    for check in (
+        _workers,
+        _deaths,
+        _lateness,
+        _versions,
+        _restarts,
+        _leavers,
+        _listeners,
+        _known_tasks,
+        _pauses,
+        _dead,
+        _oldest,
+    ):
         yield check(scene)
 
 
@@ -145,9 +159,33 @@ def _versions(scene: Scene) -> Finding:
     return ok("versions", f"Nobody works with another version than {scene.version}.")
 
 
+def _restarts(scene: Scene) -> Finding:
+    often = {
+        f"{label(card)} runner {process.number}": process.restarts
+        for card in scene.cards
+        for process in info(card).processes
+        if process.restarts > OFTEN
+    }
+    if often:
+        said = f"Processes that were replaced again and again, and how often: {_counted(often)}."
+        return warning(
+            "restarts", said, "See the worker's log: jobs kill it, a limit is too low, or it is recycled on purpose."
+        )
+    return ok("restarts", f"No runner was replaced more than {OFTEN} times.")
+
+
+def _leavers(scene: Scene) -> Finding:
+    leaving = [card for card in scene.cards if is_leaving(card)]
+    if leaving:
+        todo = "Wait for what still runs (windlass inspect processes), or start another."
+        return warning("leaving", f"No more jobs are taken by {labels(leaving)}: draining or stopping.", todo)
+    return ok("leaving", "No worker drains or stops.")
+
+
 def _listeners(scene: Scene) -> Finding:
     cards = scene.cards
-    alone = {name: n for name, n in scene.waiting("queue").items() if not any(listens(card, name) for card in cards)}
+    stay = staying(cards)
+    alone = {name: n for name, n in scene.waiting("queue").items() if not any(listens(card, name) for card in stay)}
     if cards and alone:
         said = f"No worker takes jobs of {_counted(alone)}."
         return problem("queues", said, "Start a worker for it (-Q), or one without -Q, which takes all.")

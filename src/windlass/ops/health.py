@@ -9,7 +9,7 @@ import msgspec
 from windlass.core.clock import SystemClock
 from windlass.core.plural import agreeing, number_of
 from windlass.engines.protocol import Card, Engine
-from windlass.ops.cards import is_late, label, labels, listens, take_stock
+from windlass.ops.cards import is_late, label, labels, leave, listens, staying, take_stock
 
 _clock = SystemClock()
 
@@ -27,15 +27,18 @@ def ready(engine: Engine, queue: str | None = None, *, now_us: int | None = None
     now_us = _clock.now_us() if now_us is None else now_us
     cards = take_stock(engine).cards
     living = [card for card in cards if not is_late(card, now_us)]
-    taking = [card for card in living if queue is None or listens(card, queue)]
+    stay = staying(living)
+    taking = [card for card in stay if queue is None or listens(card, queue)]
     what = "jobs" if queue is None else f"jobs of the queue {queue}"
     if taking:
         return _health(
             taking,
             f"{number_of(len(taking), 'worker')} {agreeing(len(taking), 'takes', 'take')} {what}: {labels(taking)}.",
         )
+    if stay:
+        return _health(stay, f"No worker takes {what}: there is only {labels(stay)}.", ok=False)
     if living:
-        return _health(living, f"No worker takes {what}: there is only {labels(living)}.", ok=False)
+        return _health(living, f"No worker takes {what} any more: {leave(living)}.", ok=False)
     if cards:
         return _health(cards, f"No worker has given a sign of life within its lease: {labels(cards)}.", ok=False)
     return _health([], "No worker is running.", ok=False)

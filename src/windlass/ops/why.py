@@ -26,7 +26,7 @@ from windlass.core.names import near_miss
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import plain, redact_text
 from windlass.engines.protocol import Card, Engine, Part, Query
-from windlass.ops.cards import info, knows, label, labels, listing
+from windlass.ops.cards import info, knows, label, labels, leave, listing
 from windlass.ops.case import LOOKS, PAGE, Case
 from windlass.ops.lookup import find, record_of
 
@@ -211,13 +211,17 @@ def _nobody_listens(case: Case) -> str | None:
     return f"No worker takes its queue {_meant(case.queue, queues)}: {taken}."
 
 
+def _all_leave(case: Case) -> str | None:
+    return None if case.taking else f"No worker takes its queue {case.queue} any more: {leave(case.listening)}."
+
+
 def _nobody_knows(case: Case) -> str | None:
     if case.able:
         return None
-    task, here = case.request.task, case.listening
+    task, here = case.request.task, case.taking
     known = {name for card in here for name in card.tasks or ()}
     strange = f"{_verb(here, 'takes', 'take')} its queue {case.queue} and {_verb(here, 'does', 'do')} not know it"
-    elsewhere = [card for card in case.cards if knows(card, task)]
+    elsewhere = [card for card in case.cards if card not in case.listening and knows(card, task)]
     queues = sorted({queue for card in elsewhere for queue in card.queues or ()})
     others = f", while {labels(elsewhere)} {_verb(elsewhere, 'takes', 'take')} only {listing(queues, 10)}"
     said = f"It is waiting for a worker that knows its task {_meant(task, known)}: {labels(here)} {strange}"
@@ -315,6 +319,7 @@ REASONS: Final[tuple[Callable[[Case], str | None], ...]] = (
     _full,
     _nobody,
     _nobody_listens,
+    _all_leave,
     _nobody_knows,
     _suspect,
     _too_big,
@@ -327,6 +332,7 @@ CAUSES: Final[Mapping[Callable[[Case], str | None], Cause]] = {
     _paused: Cause.QUEUE_PAUSED,
     _nobody: Cause.NO_WORKER,
     _nobody_listens: Cause.QUEUE_NOT_TAKEN,
+    _all_leave: Cause.QUEUE_NOT_TAKEN,
     _nobody_knows: Cause.TASK_NOT_KNOWN,
 }
 """The reasons that somebody could remove."""
