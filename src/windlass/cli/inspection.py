@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from windlass.cli.main import Lazy
-from windlass.cli.options import store, store_options
-from windlass.cli.output import Sheet, When, put_json, put_sheet, say
+from windlass.cli.options import Store, store, store_options
+from windlass.cli.output import Sheet, When, megabytes, put_json, put_sheet, say, seconds
 
 if TYPE_CHECKING:
     from windlass.ops.stats import Moment, WorkerView
+    from windlass.ops.view import JobLine
 
-WORKERS = ("worker", "running", "slots", "pool", "queues", "started", "tasks", "pid", "id")
+OF_PROCESSES = ("rss", "cpu", "restarts")
+WORKERS = ("worker", "running", "slots", "state", "pool", "queues", "started", *OF_PROCESSES, "tasks", "pid", "id")
 NOBODY = "No worker is running."
 
 COMMANDS = {
     "active": ("inspection:active", "The jobs that run now, and where."),
+    "processes": ("processes:processes", "Every process of every worker: memory, CPU, restarts, what it runs."),
     "registered": ("inspection:registered", "Every task, and which workers know it."),
     "stats": ("inspection:stats", "Jobs of every task by state, and the last hour."),
     "workers": ("inspection:workers", "Every worker that lives."),
@@ -34,30 +39,55 @@ Examples:
   windlass inspect workers --json""",
 )
 def inspect() -> None:
-    """See what workers do and know. It reads the store: no worker is asked, and none can fail to answer."""
+    """See what workers do and know. It reads the store: a worker that does not answer is shown as it last was."""
 
 
-@click.command(epilog="\b\nExamples:\n  windlass inspect active\n  windlass inspect active --json")
+@contextmanager
+def reported(name: str | None, url: str | None) -> Generator[Store]:
+    """The store, when every worker has been asked for a fresh report and has had a moment for it."""
+    from windlass.ops.processes import call_roll
+
+    with store(name, url) as here:
+        call_roll(here.engine)
+        yield here
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  windlass inspect active
+  windlass inspect active --json
+Where nothing stands under ELAPSED, a worker has the job and no slot has begun it."""
+)
 @store_options
 def active(name: str | None, url: str | None, as_json: bool) -> None:
     """List the jobs that run now, by worker: the first hundred of each."""
     from windlass.ops import stats
 
-    with store(name, url) as here:
+    with reported(name, url) as here:
         found = stats.workers(here.engine)
     if as_json:
         put_json([{"id": one.id, "name": one.name, "host": one.host, "running": one.running} for one in found])
         return
     rows = [
-        (job.id, job.task, job.queue, job.attempt, When(job.claimed_us or job.created_us), worker.label)
+        (job.id, job.task, job.queue, job.attempt, _elapsed(job), worker.label)
         for worker in found
         for job in worker.running
     ]
     if rows:
-        heads = ("id", "task", "queue", "try", "since", "worker")
-        put_sheet(Sheet(heads, rows, right=["try"], short=["task", "worker"], spare=["try", "queue", "worker"]))
+        heads = ("id", "task", "queue", "try", "elapsed", "worker")
+        put_sheet(
+            Sheet(heads, rows, right=["try", "elapsed"], short=["task", "worker"], spare=["try", "queue", "worker"])
+        )
     else:
         say("No job is running." if found else NOBODY)
+
+
+def _elapsed(job: JobLine) -> str:
+    from windlass.core.clock import SystemClock
+    from windlass.core.durations import show_span
+
+    return "" if job.started_us is None else show_span(SystemClock().now_us() - job.started_us)
 
 
 @click.command(epilog="\b\nExamples:\n  windlass inspect registered\n  windlass inspect registered | cut -f1")
@@ -111,13 +141,24 @@ def stats(name: str | None, url: str | None, as_json: bool) -> None:
     put_sheet(Sheet(heads, rows, right=numbers, short=["task"], spare=["held", "succeeded", "scheduled"]))
 
 
-@click.command(epilog="\b\nExamples:\n  windlass inspect workers\n  windlass inspect workers --json")
+@click.command(
+    epilog="""\b
+Examples:
+  windlass inspect workers
+  windlass inspect workers --json
+RSS and CPU are those of all its processes, RESTARTS how many of them were replaced."""
+)
 @store_options
 def workers(name: str | None, url: str | None, as_json: bool) -> None:
     """List every worker that lives: what it has, what it takes, since when."""
+    put_workers(name, url, as_json=as_json)
+
+
+def put_workers(name: str | None, url: str | None, *, as_json: bool) -> None:
+    """Every worker that lives, as of now."""
     from windlass.ops import stats
 
-    with store(name, url) as here:
+    with reported(name, url) as here:
         found = stats.workers(here.engine)
     if as_json:
         put_json(found)
@@ -134,17 +175,22 @@ def sheet_of(found: tuple[WorkerView, ...]) -> Sheet:
             one.label,
             one.claims,
             one.slots,
+            one.state,
             one.pool,
             "all" if one.queues is None else ", ".join(one.queues),
             When(one.started_us),
+            megabytes(one.rss),
+            seconds(one.cpu_s),
+            one.restarts if one.processes else "",
             "all" if one.tasks is None else len(one.tasks),
             one.pid,
             one.id,
         )
         for one in found
     ]
-    numbers = ["running", "slots", "tasks", "pid"]
-    return Sheet(WORKERS, rows, right=numbers, short=["queues", "worker"], spare=["id", "tasks", "pid", "pool"])
+    numbers = ["running", "slots", *OF_PROCESSES, "tasks", "pid"]
+    spare = ["id", "tasks", "pool", "pid", "cpu", "state", "restarts", "rss"]
+    return Sheet(WORKERS, rows, right=numbers, short=["queues", "worker"], spare=spare)
 
 
 def summed(moments: tuple[Moment, ...]) -> dict[str, int]:

@@ -75,6 +75,18 @@ def moment(us: int) -> str:
     return f"{show_instant(us)} ({ago(us)})"
 
 
+def megabytes(size: int) -> str:
+    """`42 MB`, as far as people care about memory; nothing where nothing is known."""
+    return f"{size / 1e6:,.0f} MB" if size else ""
+
+
+def seconds(cpu_s: float) -> str:
+    """`1m 5s` of CPU; nothing where nothing is known."""
+    from windlass.core.durations import show_span
+
+    return show_span(round(cpu_s * 1e6)) if cpu_s else ""
+
+
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────
 
 

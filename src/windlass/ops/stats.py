@@ -10,10 +10,12 @@ import msgspec
 from windlass.core.clock import SystemClock
 from windlass.core.gates import OPEN, read_gate
 from windlass.core.ids import show_id
+from windlass.core.info import Info
 from windlass.core.job import State
 from windlass.core.rates import Rate
 from windlass.engines.protocol import SPANS_US, Card, Engine, Query, Span, Tally, TallyQuery
-from windlass.ops.cards import called, info, knows, label, listens, started_us, take_stock
+from windlass.ops.cards import called, info, knows, label, listens, started_us, staying, take_stock
+from windlass.ops.processes import ProcessView, processes
 from windlass.ops.view import JobLine, lines
 
 _clock = SystemClock()
@@ -50,14 +52,35 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     age_us: int
     claims: int
     running: tuple[JobLine, ...]
-    """The first hundred of what it has claimed."""
+    """The first hundred of what it has claimed; one that no slot has begun has no start."""
     stuck: tuple[str, ...]
     """Jobs that do not heed being stopped."""
+    state: str
+    """`draining` or `stopping` where it takes no more jobs."""
+    beat_us: int
+    """When it last reported, by the clock of its host; 0: it does not say."""
+    processes: tuple[ProcessView, ...]
+    """None where it does not say."""
 
     @property
     def label(self) -> str:
         """As people call it."""
         return called(self.name, self.host, self.id)
+
+    @property
+    def rss(self) -> int:
+        """Bytes in memory, of all its processes."""
+        return sum(one.rss for one in self.processes)
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of CPU of the processes that it has now, each since its start."""
+        return sum(one.cpu_s for one in self.processes)
+
+    @property
+    def restarts(self) -> int:
+        """How many processes were replaced."""
+        return sum(one.restarts for one in self.processes)
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +113,10 @@ def queues(engine: Engine, names: Iterable[str] = (), *, tally: Tally | None = N
         counts.update({queue: Counter() for queue in card.queues or () if queue not in counts})
     for count in tally.counts:
         counts.setdefault(count.queue, Counter())[count.state] += count.n
-    return tuple(_queue(engine, sorted(counts.items()), tally.cards))
+    return tuple(_queue(engine, sorted(counts.items()), staying(tally.cards)))
 
 
-def _queue(engine: Engine, counts: list[tuple[str, Counter[State]]], cards: tuple[Card, ...]) -> Iterable[QueueView]:
+def _queue(engine: Engine, counts: list[tuple[str, Counter[State]]], cards: list[Card]) -> Iterable[QueueView]:
     facts = engine.read([f"queue/{name}" for name, _ in counts])
     for (name, states), fact in zip(counts, facts, strict=True):
         gate = OPEN if fact is None else read_gate(fact.value)
@@ -129,9 +152,21 @@ def _worker(engine: Engine, card: Card, now_us: int) -> WorkerView:
         started_us=started_us(card.worker),
         age_us=max(0, now_us - started_us(card.worker)),
         claims=engine.search(Query(worker=card.worker, count=True)).count,
-        running=lines(engine, engine.search(Query(worker=card.worker)).jobs),
+        running=_running(engine, card, said),
         stuck=said.stuck,
+        state=said.state,
+        beat_us=said.beat_us,
+        processes=processes(said, now_us),
     )
+
+
+def _running(engine: Engine, card: Card, said: Info) -> tuple[JobLine, ...]:
+    """What it has claimed, with the starts that it tells of: the store learns of a start only with the end."""
+    found = lines(engine, engine.search(Query(worker=card.worker)).jobs)
+    if not said.processes:
+        return found
+    begun = {job.id: job.started_us for process in said.processes for job in process.active}
+    return tuple(msgspec.structs.replace(one, started_us=begun.get(one.id)) for one in found)
 
 
 def tasks(engine: Engine) -> tuple[TaskView, ...]:
