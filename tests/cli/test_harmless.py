@@ -50,6 +50,7 @@ LOOKS = (
     ("queues", "list"),
     ("queues", "purge", "money"),
     ("inspect", "active"),
+    ("inspect", "processes"),
     ("inspect", "registered"),
     ("inspect", "stats"),
     ("inspect", "workers"),
@@ -169,6 +170,7 @@ def test_nothing_acts_on_a_pipe(typed: Typed, attacked: str) -> None:
         ("queues", "pause", HOSTILE),
         ("dead", "retry", attacked, "--edit", f"{HOSTILE}=1"),
         ("jobs", "list", "--worker", HOSTILE),
+        ("workers", "drain", HOSTILE),
     ):
         shown = both(typed, *words)
         assert shown

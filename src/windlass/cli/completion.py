@@ -6,6 +6,7 @@ is no business of somebody who pressed Tab: there are no names.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -34,7 +35,7 @@ Or for this shell only: eval "$(windlass completion bash)"."""
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets SHELL complete commands, options, tasks and queues."""
+    """Print the script that lets SHELL complete commands, options, tasks, queues and workers."""
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(ctx.find_root().command, {}, "windlass", "_WINDLASS_COMPLETE").source())
@@ -58,6 +59,17 @@ def queue_names(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
     before, comma, last = incomplete.rpartition(",")
     names = {name for card in tally.cards for name in card.queues or ()} | {count.queue for count in tally.counts}
     return _items((f"{before}{comma}{name}" for name in names), f"{before}{comma}{last}")
+
+
+def worker_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Workers that live: by name, by `name@host` where a name is shared, by id where that is shared too."""
+    from windlass.core.ids import show_id
+    from windlass.ops.cards import label
+
+    tally = _tally(ctx)
+    called = [] if tally is None else [(card.name, label(card), show_id(card.worker)) for card in tally.cards]
+    counts = Counter(word for words in called for word in set(words))
+    return _items((next(word for word in words if word and counts[word] == 1) for words in called), incomplete)
 
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("jobs:jobs", "Look at jobs, and cancel, retry or delete them."),
     "dead": ("dead:dead", "Dead jobs by their errors: look, retry, purge."),
     "queues": ("queues:queues", "Look at queues, pause, resume or purge them."),
+    "workers": ("workers:workers", "Look at workers, and drain, stop or restart them."),
     "inspect": ("inspection:inspect", "What workers do and know."),
     "status": ("status:status", "How everything is, once or until Ctrl-C."),
     "health": ("health:health", "Say in one line whether work can be done: for probes."),

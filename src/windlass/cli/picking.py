@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from windlass.cli.completion import worker_names
 from windlass.cli.options import DURATION, Store
 
 if TYPE_CHECKING:
-    from windlass.core.ids import JobId
+    from windlass.core.ids import JobId, WorkerId
     from windlass.engines.protocol import Query
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,7 +51,9 @@ state_option = click.option("-s", "--state", type=StateType(), help=f"One of: {'
 queue_option = click.option("-q", "--queue", metavar="NAME", help="Those of that queue.")
 task_option = click.option("-t", "--task", metavar="NAME", help="Those of that task; its last part is enough.")
 tag_option = click.option("--tag", metavar="TAG", help="Those with that tag.")
-worker_option = click.option("--worker", metavar="NAME", help="Those that this worker runs: its name or id.")
+worker_option = click.option(
+    "--worker", metavar="NAME", shell_complete=worker_names, help="Those that this worker runs: its name or id."
+)
 since_option = click.option(
     "--since", type=DURATION, help="Those that ended, or came where they have not ended, in the last 15m, 2h, 7d …"
 )
@@ -142,19 +145,12 @@ def _task(store: Store, word: str) -> str:
     return ending[0]
 
 
-def _worker(store: Store, word: str) -> bytes:
-    from windlass.core.ids import read_id
-    from windlass.core.names import near_miss
-    from windlass.core.redact import plain
-    from windlass.ops import stats
+def _worker(store: Store, word: str) -> WorkerId:
+    from windlass.ops import command
+    from windlass.ops.cards import take_stock
 
-    workers = stats.workers(store.engine)
-    for worker in workers:
-        if word in {worker.id, worker.name, f"{worker.name}@{worker.host}"}:
-            return read_id(worker.id)
-    meant = near_miss(word, (worker.name for worker in workers))
-    hint = f" Did you mean {plain(meant)}?" if meant else " `windlass inspect workers` lists them."
-    raise click.UsageError(f"No running worker is called {word!a}.{hint}")
+    (card,) = command.find_each(take_stock(store.engine).cards, [word])
+    return card.worker
 
 
 def _fingerprint(store: Store, word: str) -> str:
