@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from windlass import __version__
 from windlass.core.clock import Clock
+from windlass.core.commands import Do
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus
 from windlass.core.gates import read_gate
@@ -64,6 +65,9 @@ class Crew:
         self._name = name
         self._queues = queues
         self.stopping = False
+        self.draining = False
+        self.on_asked: Callable[[Do], None] = lambda _do: None
+        """Called when somebody who reaches the store wants it to drain or to stop."""
         self._ending = threading.Lock()
         self._ended: bool | None = None
         self.desk = Desk()
@@ -94,6 +98,7 @@ class Crew:
         self.lease.on_change = self.staff.cut_at
         self.heartbeat.take_counts = self.settler.take_counts
         self.heartbeat.on_cancel = self._cancel
+        self.heartbeat.on_command = self._obey
         self.heartbeat.on_new_id = self._drop_what_waits
         self.heartbeat.on_claims = Stocktaking(
             clock, engine, self.desk, self.settler, lambda: self.consumer.asking, self.staff.running, settings.beat_s
@@ -104,7 +109,7 @@ class Crew:
             pool=self._kind,
             version=__version__,
             beat_us=self._clock.now_us(),
-            state="stopping" if self.stopping else "",
+            state="stopping" if self.stopping else "draining" if self.draining else "",
             stuck=self.staff.stuck(),
             resources=self._budget.totals,
             free=self._budget.free(list(self.desk.open.values())),
@@ -147,6 +152,14 @@ class Crew:
     def _cancel(self, job_id: JobId) -> None:
         self.desk.cancel(job_id)
         self.staff.cancel(job_id)
+
+    def _obey(self, do: Do) -> None:
+        if do == "restart":
+            log.info("Worker %s is asked for fresh processes.", self._name)
+            self.staff.restart()
+        elif do in ("drain", "stop"):
+            log.info("Worker %s is asked to %s.", self._name, do)
+            self.on_asked(do)
 
     def _drop_what_waits(self) -> None:
         """The claims of the old id are others' now; those that have not started here must not start."""
@@ -214,6 +227,13 @@ class Crew:
             "all queues" if self._queues is None else f"queues {', '.join(self._queues)}",
             redact_url(self._settings.url),
         )
+
+    def drain(self) -> None:
+        """Takes no more jobs; what runs may end, however long it takes."""
+        self.draining = True
+        self.consumer.stop(SETTLE_S)
+        self.give_back(self.staff.take_back())
+        self.heartbeat.rouse()  # others learn of it now
 
     def stop(self, drain_s: float) -> bool:
         """Whether everything had ended within the drain. A second call waits for the first, and says the same.

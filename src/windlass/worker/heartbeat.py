@@ -15,6 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from windlass.core.clock import Clock
+from windlass.core.commands import Do, decode_command
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Renewed
 from windlass.core.ids import JobId, WorkerId, new_id
@@ -68,6 +69,9 @@ class Heartbeat(Service):
         """Called when the store has taken the old id's jobs away."""
         self.on_cancel: Callable[[JobId], None] = lambda _job: None
         """Called for each job that somebody wants to end."""
+        self.on_command: Callable[[Do], None] = lambda _do: None
+        """Called for each order of somebody, once."""
+        self._obeyed = ""
         self.on_claims: Callable[[WorkerId, int], None] = lambda _worker, _claims: None
         """Called with the number of claims that the store says we hold."""
 
@@ -112,12 +116,20 @@ class Heartbeat(Service):
             self._engine.signal([Hint(kind="order", id=self.worker)])
         for job_id in orders.cancel:
             self.on_cancel(job_id)
+        self._obey(orders.command)
         self.on_claims(self.worker, orders.claims)
         if self._bus.wanted(Renewed):
             took_us = self._clock.monotonic_us() - now_us if now_us else 0
             self._bus.publish(
                 Renewed(at_us=self._clock.now_us(), worker=self.worker, claims=orders.claims, took_us=took_us)
             )
+
+    def _obey(self, said: bytes | None) -> None:
+        """An order is handed over with every beat until it expires, and done once."""
+        command = None if said is None else decode_command(said)
+        if command is not None and command.token != self._obeyed:
+            self._obeyed = command.token
+            self.on_command(command.do)
 
     def _start_anew(self) -> None:
         log.warning("This worker was taken for dead; it goes on under a new id.")

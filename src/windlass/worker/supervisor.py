@@ -76,12 +76,18 @@ class Supervisor:
             name=self._plan.name,
             resources=self._plan.resources,
         )
+        crew.on_asked = asked.put
         crew.start()
         return crew
 
     def _wait(self, crew: Crew, asked: Asked, until_empty: bool) -> None:
-        while asked.next(EMPTY_LOOK_S if until_empty else LOOK_S) is None:
+        while True:
+            word = asked.next(EMPTY_LOOK_S if until_empty or crew.draining else LOOK_S)
+            if word == "drain":
+                crew.drain()
+            elif word is not None:
+                return
             if os.getpid() == 1:
                 reap_strays(self._runners.pids())
-            if until_empty and crew.has_nothing_to_do():
+            if (crew.draining and not crew.desk.open) or (until_empty and crew.has_nothing_to_do()):
                 return

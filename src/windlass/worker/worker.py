@@ -11,6 +11,7 @@ from typing import Any, Self
 from windlass.app.app import App
 from windlass.app.context import current
 from windlass.core.clock import Clock, SystemClock
+from windlass.core.commands import Do
 from windlass.core.durations import SECOND_US, Duration, to_us
 from windlass.core.errors import BadValue, WouldBlock
 from windlass.core.ids import show_id
@@ -78,6 +79,7 @@ class Worker:
             if self._crew is None or self._crew.stopping:
                 check_fit(self._app, self._kind)  # again: tasks may have come since
                 self._crew = self._make_crew()
+                self._crew.on_asked = self._obey
                 try:
                     self._crew.start()
                 except BaseException:
@@ -124,6 +126,17 @@ class Worker:
                 self._crew = None
                 _at_exit.discard(self)
                 self._app.before_close.discard(self.stop)
+
+    def _obey(self, do: Do) -> None:
+        """Somebody who reaches the store wants it to end; not here, in a loop of its own that would have to wait."""
+        threading.Thread(target=self._end, args=(do,), name="windlass-end", daemon=True).start()
+
+    def _end(self, do: Do) -> None:
+        crew = self._crew
+        if crew is not None and do == "drain":
+            crew.drain()
+            crew.desk.wait_until_empty(threading.TIMEOUT_MAX)
+        self.stop()
 
     def run(self, *, until_empty: bool = False) -> None:
         """Works until SIGINT or SIGTERM, then stops gracefully; a second signal ends the process at once.
