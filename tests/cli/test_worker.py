@@ -72,7 +72,7 @@ def test_a_task_that_outlasts_the_drain_does_not_keep_the_process(shell: Shell) 
 def test_a_signal_at_the_first_moment_is_heard(shell: Shell) -> None:
     (shell.folder / "early.py").write_text(
         "import os, signal\nfrom windlass import App\napp = App()\n@app.task\ndef one() -> int: return 1\n"
-        "@app.on_start\ndef change_of_mind() -> None: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "@app.on_start\ndef change_of_mind() -> None: os.kill(os.getppid(), signal.SIGTERM)\n"
     )
     said = shell("worker", "early.py").stderr
     assert "has stopped" in said
@@ -118,7 +118,7 @@ def test_a_log_for_people_spells_out_what_a_terminal_would_obey(shell: Shell) ->
         (("two.py",), "There are several apps in two.py: one, two. Write two.py:one."),
         (("empty.py",), "has no tasks"),
         (("bad-name.py",), "a module's name is a word"),
-        (("tasks.py", "--pool", "prefork"), "Pools of processes are not in this version"),
+        (("tasks.py", "--pool", "prefork"), "Processes are a matter of -p"),
         (("tasks.py", "--pool", "async"), "Did you mean aio?"),
         (("tasks.py", "--pool", "solo"), "tasks.later is a coroutine function, which the pool solo cannot run"),
         (("tasks.py", "-c", "0"), "'-c' / '--concurrency': It takes a whole number from 1 to 10,000, not '0'."),

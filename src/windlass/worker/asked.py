@@ -27,6 +27,10 @@ class Asked:
     def put(self, word: str) -> None:
         self._words.put(word)
 
+    @property
+    def has_words(self) -> bool:
+        return not self._words.empty()
+
     def next(self, timeout_s: float) -> str | None:
         """The next word; None: none came in time."""
         try:

@@ -22,7 +22,7 @@ from windlass.app.app import App
 from windlass.app.endings import TimedOut
 from windlass.app.locate import load
 from windlass.core.clock import SystemClock
-from windlass.core.errors import WindlassError
+from windlass.core.errors import BadValue, WindlassError
 from windlass.core.ids import WorkerId
 from windlass.core.system import ENDING_SIGNALS, die_with_parent, map_page, set_title
 from windlass.engines.protocol import Claim, Note, Settlement
@@ -208,6 +208,8 @@ def main(link: int, page: int, parent: int) -> None:
     logs.set_up(welcome.level, welcome.form, welcome.file)
     try:
         app = load(welcome.app)
+        if not app.tasks:
+            raise BadValue(f"The app in {welcome.app} has no tasks.", "Decorate a function there: @app.task")
         kind = as_kind(welcome.kind)
         check_fit(app, kind)
         runner = Runner(line, Page(map_page(page, page_size(welcome.places))))

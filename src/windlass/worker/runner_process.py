@@ -89,7 +89,15 @@ class RunnerProcess:
         size = page_size(places)
         memory = shared_page(size)
         self.page = Page(map_page(memory, size))
-        words = [sys.executable, "-m", "windlass.worker.runner", f"{theirs.fileno()}", f"{memory}", f"{os.getpid()}"]
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "windlass.worker.runner",
+            f"{theirs.fileno()}",
+            f"{memory}",
+            f"{os.getpid()}",
+        ]
         try:
             self._process = start_apart(words, fds=[theirs.fileno(), memory])
         finally:

@@ -17,7 +17,6 @@ from collections.abc import Collection
 import msgspec
 
 from windlass.core.clock import Clock
-from windlass.core.errors import WorkerError
 from windlass.core.events import Bus, Event
 from windlass.core.ids import JobId, show_id
 from windlass.core.info import Active, Process
@@ -25,6 +24,7 @@ from windlass.core.settings import Settings
 from windlass.core.system import footprint
 from windlass.engines.protocol import Claim, Settlement, Verdict
 from windlass.worker import deaths
+from windlass.worker.asked import Asked
 from windlass.worker.budget import memory_of
 from windlass.worker.executor import crashed
 from windlass.worker.foreman import RESERVE_US, Foreman
@@ -51,6 +51,7 @@ from windlass.worker.runner_process import RunnerProcess
 from windlass.worker.service import log
 from windlass.worker.staff import Office, Wish
 
+HIRE_LOOK_S = 0.1
 END_S = 10.0
 """How long runners may take for `on_stop` and the ends of their resources."""
 
@@ -80,14 +81,18 @@ class Runners:
 
     # ── before the store is known ───────────────────────────────────────────────────────────────────────
 
-    def hire(self) -> Settings:
-        """Starts the first runner, whose app says where the store is; the others follow once that one works."""
+    def hire(self, asked: Asked) -> Settings | None:
+        """Starts the first runner, whose app says where the store is; the others follow once that one works.
+
+        None: somebody wants the worker to stop before it has started.
+        """
         self.foreman.start()
-        self.foreman.first.wait()
-        if self.roster.hello is None:
-            self.close()
-            raise self.foreman.trouble or WorkerError("The worker was stopped before it had started.", "")
-        return self.roster.hello.settings
+        while not self.foreman.first.wait(HIRE_LOOK_S):
+            if asked.has_words:
+                return None
+        if self.foreman.trouble is not None:
+            raise self.foreman.trouble
+        return None if self.roster.hello is None else self.roster.hello.settings
 
     def serve(self, office: Office, bus: Bus) -> Runners:
         """From now on they work for that office."""

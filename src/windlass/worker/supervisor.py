@@ -14,6 +14,7 @@ import os
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.errors import BadValue
 from windlass.core.events import Bus
+from windlass.core.settings import Settings
 from windlass.core.system import reap_strays, set_title
 from windlass.engines.connect import connect
 from windlass.engines.protocol import Engine
@@ -41,10 +42,12 @@ class Supervisor:
         with hearing_signals() as asked:
             self._runners.foreman.on_trouble = lambda: asked.put("trouble")
             try:
-                crew = self._start(asked)
-                self._wait(crew, asked, until_empty)
-                asked.leave_to_the_kernel()
-                crew.stop(self._plan.drain_s)
+                settings = self._runners.hire(asked)
+                if settings is not None:
+                    crew = self._start(settings, asked)
+                    self._wait(crew, asked, until_empty)
+                    asked.leave_to_the_kernel()
+                    crew.stop(self._plan.drain_s)
             finally:
                 self._runners.close()
                 if self._engine is not None:
@@ -52,8 +55,7 @@ class Supervisor:
         if self._runners.foreman.trouble is not None:
             raise self._runners.foreman.trouble
 
-    def _start(self, asked: Asked) -> Crew:
-        settings = self._runners.hire()
+    def _start(self, settings: Settings, asked: Asked) -> Crew:
         if settings.url.startswith("memory:"):
             raise BadValue(
                 "A store in memory belongs to one process, and a worker has several.",
