@@ -139,8 +139,8 @@ def test_what_is_asked_for_wrongly_is_told(shell: Shell, words: tuple[str, ...],
 
 
 def test_a_file_that_python_finds_elsewhere_is_told_of(shell: Shell) -> None:
-    (shell.folder / "click.py").write_text("from windlass import App\napp = App()\n")
-    assert "is not what Python finds as the module click" in shell.refused("worker", "click.py", code=2)
+    (shell.folder / "msgspec.py").write_text("from windlass import App\napp = App()\n")
+    assert "is not what Python finds as the module msgspec" in shell.refused("worker", "msgspec.py", code=2)
 
 
 def test_a_store_that_cannot_be_opened_is_exit_code_3(shell: Shell) -> None:
