@@ -36,6 +36,7 @@ from windlass.worker.service import Service, log
 from windlass.worker.settler import Settler
 from windlass.worker.staff import Office, Staff
 from windlass.worker.stocktaking import Stocktaking
+from windlass.worker.watchdog import Watchdog
 
 SETTLE_S = 5.0
 """How long, past the drain, the last settlements are tried."""
@@ -80,6 +81,7 @@ class Crew:
         )
         self.janitor = Janitor(clock, engine, bus, self.worker, settings.sweep_s)
         self.staff = make_staff(self)
+        self.watchdog = Watchdog(clock, engine, self.consumer, self._could_work)
         self.heartbeat = Heartbeat(
             clock,
             engine,
@@ -181,6 +183,10 @@ class Crew:
         # Looked at last: what was claimed meanwhile was not counted as waiting.
         return not waits and not self.desk.open and not self.consumer.asking and ticket == self.consumer.ticket
 
+    def _could_work(self) -> bool:
+        """Whether slots are free, and jobs wait for them."""
+        return bool(self.staff.wishes()) and bool(self._queues_with_work())
+
     def _queues_with_work(self) -> list[str]:
         """Queues with ready jobs that it could run: it takes the queue, knows the task, and nobody paused it."""
         tasks, engine = set(self.staff.tasks()), self._engine
@@ -202,7 +208,8 @@ class Crew:
     @property
     def services(self) -> tuple[Service, ...]:
         """In the order of starting: whoever receives is there before whoever sends."""
-        return (self.settler, self.heartbeat, self.janitor, self.consumer)
+        watchdog = (self.watchdog,) if self._engine.capabilities.processes else ()
+        return (self.settler, self.heartbeat, self.janitor, self.consumer, *watchdog)
 
     def start(self) -> None:
         self.staff.start()
@@ -265,6 +272,7 @@ class Crew:
         self.settler.stop(left_s())
         for settlement in [] if self.settler.alive else self.settler.drain(left_s()):
             log.error("The end of job %s was not settled; it will be run again.", show_id(settlement.id))
+        self.watchdog.stop(left_s())
         self.janitor.stop(left_s())
         self.heartbeat.stop(left_s())
         stuck = [service.name for service in self.services if service.alive]

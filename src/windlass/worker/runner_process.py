@@ -89,15 +89,9 @@ class RunnerProcess:
         size = page_size(places)
         memory = shared_page(size)
         self.page = Page(map_page(memory, size))
-        words = [
-            sys.executable,
-            "-P",
-            "-m",
-            "windlass.worker.runner",
-            f"{theirs.fileno()}",
-            f"{memory}",
-            f"{os.getpid()}",
-        ]
+        numbers = (theirs.fileno(), memory, os.getpid())
+        # -P: what lies in the working folder must not be taken for a module that we need ourselves.
+        words = [sys.executable, "-P", "-m", "windlass.worker.runner", *map(str, numbers)]
         try:
             self._process = start_apart(words, fds=[theirs.fileno(), memory])
         finally:

@@ -60,6 +60,8 @@ class Service:
         self._bell = Bell()
         self._thread: threading.Thread | None = None
         self._pause_s = 0.0
+        self.stepped_us = 0
+        """When its last step began, by the monotonic clock; 0: it has not begun."""
         self.ready = threading.Event()
         self.stopping = False
 
@@ -108,8 +110,9 @@ class Service:
                 self.rest(pause_s)
 
     def _step(self) -> float | None:
+        self.stepped_us = self._clock.monotonic_us()
         try:
-            pause_s = self.tick(self._clock.monotonic_us())
+            pause_s = self.tick(self.stepped_us)
         except BaseException as error:  # SystemExit of a hook included: the loop must live on
             if self.stopping:
                 return 0
@@ -117,6 +120,8 @@ class Service:
         if self._pause_s:
             log.warning("The %s goes on.", self.name)
             self._pause_s = 0.0
+        self.stepped_us = 0
+        """When its last step began, by the monotonic clock; 0: it has not begun."""
         self.ready.set()
         return pause_s
 

@@ -56,12 +56,13 @@ class Supervisor:
             raise self._runners.foreman.trouble
 
     def _start(self, settings: Settings, asked: Asked) -> Crew:
-        if settings.url.startswith("memory:"):
+        engine = connect(settings.url, settings)
+        if not engine.capabilities.processes:
             raise BadValue(
                 "A store in memory belongs to one process, and a worker has several.",
                 "Give the app a URL such as sqlite:///jobs.db, or use Worker(app) in the program itself.",
             )
-        engine = self._engine = connect(settings.url, settings)
+        self._engine = engine
         engine.open()
 
         def make_staff(office: Office) -> Runners:

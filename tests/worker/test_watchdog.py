@@ -1,0 +1,93 @@
+"""The watchdog: a consumer that hangs in the store is noticed, and the connection made anew."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.soak.waiting import wait_for
+from windlass.app.app import App
+from windlass.core.errors import StoreClosed
+from windlass.engines.protocol import Claims, Order
+from windlass.engines.sqlite import SqliteEngine
+from windlass.worker import watchdog
+from windlass.worker.worker import Worker
+
+HANG_S = 30
+
+
+class Deaf(SqliteEngine):
+    """A store whose connection is dead for one claim: it answers only when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.dead = True
+        self.claims = 0
+        self.hangs = threading.Event()
+        self.closed = threading.Event()
+
+    def claim(self, order: Order, /) -> Claims:
+        if self.dead:
+            self.dead = False
+            self.hangs.set()
+            self.closed.wait(HANG_S)
+            raise StoreClosed("The connection was closed.", "Open it again.")
+        found = super().claim(order)
+        self.claims += len(found.claims)
+        return found
+
+    def close(self) -> None:
+        super().close()
+        self.closed.set()
+
+
+@pytest.fixture
+def deaf(tmp_path: Path) -> Iterator[Deaf]:
+    engine = Deaf(tmp_path / "jobs.db")
+    engine.open()
+    yield engine
+    engine.close()
+
+
+def test_a_connection_that_is_dead_is_made_anew(
+    deaf: Deaf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watchdog, "WATCH_S", 0.05)
+    monkeypatch.setattr(watchdog, "HUNG_US", 200_000)
+    app = App("memory://")
+
+    @app.task(name="double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    with app.on(deaf), Worker(app):
+        assert deaf.hangs.wait(HANG_S)
+        handle = double.delay(4)
+        wait_for("the connection to be made anew", deaf.closed.is_set, hang_s=HANG_S)
+        wait_for("the consumer to go on", lambda: not deaf.dead and deaf.claims > 0, hang_s=HANG_S)
+        assert handle.get(HANG_S) == 8
+        assert "nothing has been claimed" in caplog.text
+
+
+def test_a_consumer_without_work_is_left_in_peace(deaf: Deaf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "WATCH_S", 0.01)
+    monkeypatch.setattr(watchdog, "HUNG_US", 20_000)
+    deaf.dead = False
+    looked = threading.Semaphore(0)
+    tick = watchdog.Watchdog.tick
+
+    def counted(dog: watchdog.Watchdog, now_us: int) -> float | None:
+        pause_s = tick(dog, now_us)
+        looked.release()
+        return pause_s
+
+    monkeypatch.setattr(watchdog.Watchdog, "tick", counted)
+    app = App("memory://")
+    app.task(name="idle")(lambda: None)
+    with app.on(deaf), Worker(app):
+        for _ in range(20):
+            assert looked.acquire(timeout=HANG_S)
+        assert not deaf.closed.is_set()
