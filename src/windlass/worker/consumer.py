@@ -112,14 +112,13 @@ class Consumer(Service):
 
     def _look(self, now_us: int) -> float | None:
         self._listen_s = None
-        if self._suspect is not None:
+        if self._suspect is not None and not self._staff.isolates:
             return self._go_on_with(self._suspect)
         if self._lease.is_cut(now_us):
             return CUT_S
         if self._settler.unsettled > MOST_UNSETTLED:
             return None
-        if self._staff.isolates:
-            self._look_for_a_suspect(now_us)
+        apart = self._look_for_a_suspect(now_us) if self._staff.isolates else ()
         wishes = self._staff.wishes()
         if not wishes and not self._unsure:
             return SUSPECTS_US / 1e6 if self._staff.isolates else None
@@ -131,7 +130,7 @@ class Consumer(Service):
         if found and (self._suspect is not None or now_us < self._suspects_at_us):
             return 0
         if self._staff.isolates:
-            return 0 if found else self._listen_for(*answers)
+            return 0 if found else self._listen_for(*answers, *apart)
         if now_us < self._suspects_at_us and self._desk.open:
             return self._listen_for(*answers)
         suspects = self._claim(Wish(1), suspects=True)
@@ -189,9 +188,7 @@ class Consumer(Service):
         if found.claims:
             if self._bus.wanted(Claimed):
                 self._tell(found.claims)
-            if found.claims[0].suspect and self._staff.isolates:
-                self._start_apart(found.claims[0])
-            elif found.claims[0].suspect:
+            if found.claims[0].suspect:
                 (self._suspect,) = found.claims
                 self._suspect_since_us = self._clock.monotonic_us()
             else:
@@ -228,11 +225,15 @@ class Consumer(Service):
 
     # ── suspects that run apart from the others ─────────────────────────────────────────────────────────
 
-    def _look_for_a_suspect(self, now_us: int) -> None:
+    def _look_for_a_suspect(self, now_us: int) -> tuple[Claims, ...]:
         """Now and then, whatever else there is to do: it takes no slot from anybody."""
-        if now_us >= self._suspects_at_us and self._staff.has_room_apart():
+        answers: tuple[Claims, ...] = ()
+        if self._suspect is None and now_us >= self._suspects_at_us and self._staff.has_room_apart():
+            answers = (self._claim(Wish(1), suspects=True),)
             self._suspects_at_us = now_us + SUSPECTS_US
-            self._claim(Wish(1), suspects=True)
+        if self._suspect is not None:
+            self._start_apart(self._suspect)
+        return answers
 
     def expect_a_suspect(self) -> None:
         """A job has just become one."""
@@ -241,6 +242,7 @@ class Consumer(Service):
 
     def _start_apart(self, suspect: Claim) -> None:
         (answer,) = self._engine.note([Note(id=suspect.id, fence=suspect.fence, kind="start")])
+        self._suspect = None
         if answer is Verdict.ACCEPTED:
             self._staff.put_apart(suspect)
         else:

@@ -144,10 +144,13 @@ class Crew:
     def hungry(self) -> None:
         self.consumer.hungry()
 
+    def expect_a_suspect(self) -> None:
+        self.consumer.expect_a_suspect()
+
     def _answered(self, settlement: Settlement, verdict: Verdict) -> None:
         self.staff.answered(settlement, verdict)
         if settlement.transition.suspect and self.staff.isolates:
-            self.consumer.expect_a_suspect()
+            self.expect_a_suspect()
 
     # ── what the store says ─────────────────────────────────────────────────────────────────────────────
 

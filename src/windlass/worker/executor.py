@@ -78,6 +78,7 @@ class Executor:
         worker: Callable[[], WorkerId],
         *,
         alone: bool,
+        isolates: bool = False,
     ) -> None:
         self._app = app
         self._engine = engine
@@ -89,6 +90,7 @@ class Executor:
         self._scribe = scribe
         self._worker = worker
         self._alone = alone
+        self._isolates = isolates
 
     # ── load ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -103,7 +105,7 @@ class Executor:
         context.store = self._app
         context.engine = self._engine
         context.resources = self._resources
-        context.alone = self._alone or claim.suspect  # beside a suspect nothing runs
+        context.alone = self._alone or (claim.suspect and not self._isolates)  # nothing runs beside it
         context.is_async = task.is_async
         timeout_us, grace_us = task.options.timeout_us, task.options.grace_us
         if claim.options:

@@ -20,6 +20,7 @@ from windlass.core.plural import number_of
 from windlass.core.system import footprint
 from windlass.engines.protocol import Claim
 from windlass.worker.frames import FromRunner, Recall, Stop, Unfit
+from windlass.worker.plan import APART
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess
 from windlass.worker.service import Service, log
@@ -31,8 +32,6 @@ MOST_QUICK = 5
 FIRST_PAUSE_US, LONGEST_PAUSE_US = 100_000, 2_000_000
 RESERVE_US = 1_000_000
 """How long a job with a memory of its own waits for a runner's other jobs to end, before other workers may have it."""
-APART = 0
-"""The number of a runner that is there for one suspect."""
 
 
 class Boss(Protocol):
@@ -122,8 +121,14 @@ class Foreman(Service):
         return min((pause_s for pause_s in pauses if pause_s is not None), default=None)
 
     def _hear(self, runner: RunnerProcess) -> None:
-        for frame in runner.read():
-            self._boss.hear(runner, frame)
+        self._hand_on(runner, runner.read())
+
+    def _hand_on(self, runner: RunnerProcess, frames: list[FromRunner]) -> None:
+        for frame in frames:
+            try:
+                self._boss.hear(runner, frame)
+            except Exception:  # one must not cost the others
+                log.exception("What runner %d says cannot be done.", runner.number)
 
     def _look_after(self, runner: RunnerProcess, now_us: int) -> None:
         """What one runner needs now: its job alone, its end, or to be written to."""
@@ -225,7 +230,7 @@ class Foreman(Service):
 
     def _bury(self, runner: RunnerProcess, now_us: int) -> None:
         """What it wrote before its death counts: it is read to the last byte first."""
-        self._hear(runner)
+        self._hand_on(runner, runner.read_to_the_end())
         roster = self._roster
         self._selector.unregister(runner.link)
         with roster.lock:
@@ -242,7 +247,8 @@ class Foreman(Service):
         lived_us = now_us - (runner.greeted_us or now_us)
         if started or runner.ended or lived_us > QUICK_US or runner.sentence is not None:
             self._quick = 0
-            log.warning("Runner %d (process %d) %s; another takes its place.", runner.number, runner.pid, _how(runner))
+            next_one = "its job has one crash more" if runner.apart else "another takes its place"
+            log.warning("%s (process %d) %s; %s.", _name(runner), runner.pid, _how(runner), next_one)
         else:
             self._died_quickly(runner, now_us)
 
@@ -251,7 +257,7 @@ class Foreman(Service):
         if self._quick < MOST_QUICK:
             pause_us = min(FIRST_PAUSE_US << (self._quick - 1), LONGEST_PAUSE_US)
             self._not_before_us = now_us + pause_us
-            log.warning("Runner %d (process %d) %s before it did anything.", runner.number, runner.pid, _how(runner))
+            log.warning("%s (process %d) %s before it did anything.", _name(runner), runner.pid, _how(runner))
         elif runner.unfit is not None:
             self._give_up(_error_of(runner.unfit))
         else:
@@ -274,6 +280,10 @@ class Foreman(Service):
         self._selector.close()
         for end in (self._bell_in, self._bell_out):
             end.close()
+
+
+def _name(runner: RunnerProcess) -> str:
+    return "The runner of a suspect" if runner.apart else f"Runner {runner.number}"
 
 
 def _how(runner: RunnerProcess) -> str:

@@ -88,6 +88,8 @@ class Welcome(Frame, frozen=True):
     places: int
     """How many slots in all, of both kinds."""
     number: int
+    others: bool
+    """Whether other runners could run what a task of its waits for."""
     worker_name: str
     parent: int
     """The supervisor's process, with which it ends."""

@@ -39,8 +39,16 @@ class InProcess:
     isolates = False
 
     def __init__(
-        self, app: App, kind: Kind, slots: int, office: Office, clock: Clock, engine: Engine | None = None
+        self,
+        app: App,
+        kind: Kind,
+        slots: int,
+        office: Office,
+        clock: Clock,
+        engine: Engine | None = None,
+        others: bool = False,
     ) -> None:
+        """`others`: whether there are other processes beside this one that run what it waits for."""
         self._app = app
         self._kind: Kind = kind
         self._office = office
@@ -50,7 +58,15 @@ class InProcess:
         self._told: set[str] = set()
         self._started = False
         self._resources = Opened(app.resources, self._await if kind in WITH_A_LOOP else None)
-        self.executor = Executor(app, engine, self._resources, self._write, office.worker, alone=slots == 1)
+        self.executor = Executor(
+            app,
+            engine,
+            self._resources,
+            self._write,
+            office.worker,
+            alone=slots == 1 and not others,
+            isolates=others,
+        )
         self.pool = self._make_pool(slots)
         self.watchman = Watchman(clock, office, lambda: self.pool)
 

@@ -7,6 +7,9 @@ import msgspec
 from windlass.worker.frames import Welcome
 from windlass.worker.kind import Kind
 
+APART = 0
+"""The number of a runner that is there for one suspect."""
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Which app, in how many processes, and within which limits."""
@@ -40,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             slots=self.slots,
             places=self.places,
             number=number,
+            others=self.processes > 1 or number == APART,
             worker_name=self.name,
             parent=parent,
             level=self.level,

@@ -55,6 +55,11 @@ class Room:
         """How many more claims it would take."""
         return self.appetite() - len(self._at_hand)
 
+    @property
+    def waiting(self) -> int:
+        """How many of its claims cannot be in a slot."""
+        return max(0, len(self._at_hand) - self.slots)
+
     def slowed(self) -> None:
         """Claims came back unstarted: no more than one for each slot is asked for until its jobs are short again."""
         self.mean_us = max(self.mean_us, float(RUN_US))

@@ -146,6 +146,9 @@ class Runner:
     def hungry(self) -> None:
         """The supervisor sees by the ends that there is room."""
 
+    def expect_a_suspect(self) -> None:
+        """A runner has no place apart."""
+
     # ── lines ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_notes(self) -> tuple[Note, ...]:
@@ -213,7 +216,7 @@ def main(link: int, page: int, parent: int) -> None:
         kind = as_kind(welcome.kind)
         check_fit(app, kind)
         runner = Runner(line, Page(map_page(page, page_size(welcome.places))))
-        staff = InProcess(app, kind, welcome.slots, runner, SystemClock())
+        staff = InProcess(app, kind, welcome.slots, runner, SystemClock(), others=welcome.others)
         staff.start()
     except BaseException as error:  # SystemExit of a module too
         line.send(_unfit(error))
@@ -234,7 +237,7 @@ def _hear_nothing(_number: int, _frame: object) -> None:
 
 def _hello(app: App, staff: InProcess, kind: Kind, slots: int) -> Hello:
     names = staff.tasks()
-    kinds = {"auto": (False, True), "aio": (True,)}.get(kind, (False,))
+    kinds = {app.tasks[name].is_async for name in names} if kind == "auto" else {kind == "aio"}
     return Hello(
         settings=app.settings,
         tasks={name: app.tasks[name].is_async for name in names},

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from windlass.core.clock import Clock
 from windlass.core.ids import JobId
 from windlass.core.system import kill_group, map_page, shared_page, start_apart
@@ -29,6 +31,7 @@ from windlass.worker.frames import (
 )
 from windlass.worker.page import Page, page_size
 from windlass.worker.room import Room
+from windlass.worker.service import log
 
 CHUNK = 1 << 18
 
@@ -111,7 +114,10 @@ class RunnerProcess:
     @property
     def is_open(self) -> bool:
         """Whether it takes claims now."""
-        return self.state == "working" and self.alone is None and not self.overdue
+        return self.state == "working" and self.alone is None and not self.overdue and not self.apart
+
+    def knows(self, task: str) -> bool:
+        return self.hello is not None and task in self.hello.tasks
 
     def room_for(self, claim: Claim) -> Room:
         hello = self.hello
@@ -137,6 +143,11 @@ class RunnerProcess:
         return claim
 
     # ── the socket ──────────────────────────────────────────────────────────────────────────────────────
+
+    def tell(self, frame: Frame) -> None:
+        """Sends what it can do without, unless much lies before it already."""
+        if len(self._unsent) < CHUNK:
+            self.send(frame)
 
     def send(self, frame: Frame) -> None:
         """Returns at once; what the socket cannot take yet is sent later, by `flush`."""
@@ -164,20 +175,29 @@ class RunnerProcess:
             return len(data)  # it is dead, and about to be buried
 
     def read(self) -> list[FromRunner]:
-        """The frames that came; all of them, also those of a runner that is dead."""
+        """Frames that came."""
+        return self._whole(self._receive())
+
+    def read_to_the_end(self) -> list[FromRunner]:
+        """Whatever is left of a runner that is dead."""
         frames: list[FromRunner] = []
-        while True:
-            try:
-                data = self.link.recv(CHUNK)
-            except BlockingIOError:
-                return frames
-            except OSError:
-                data = b""
-            if not data:
-                return frames
-            frames += self._reader.feed(data)
-            if len(data) < CHUNK:
-                return frames
+        while data := self._receive():
+            frames += self._whole(data)
+        return frames
+
+    def _receive(self) -> bytes:
+        try:
+            return self.link.recv(CHUNK)
+        except OSError:
+            return b""  # nothing yet; or it is dead, and about to be buried
+
+    def _whole(self, data: bytes) -> list[FromRunner]:
+        try:
+            return self._reader.feed(data)
+        except msgspec.DecodeError:
+            log.error("Runner %d writes what is no message: its memory is damaged.", self.number)
+            self.kill()
+            return []
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -37,6 +37,7 @@ from windlass.worker.frames import (
     FromRunner,
     Hello,
     Judge,
+    Key,
     News,
     Overran,
     Recall,
@@ -69,6 +70,8 @@ class Runners:
         self._office: Office | None = None
         self._cut_us = 0
         self._unjudged: list[Judge] = []
+        self._wrote: dict[Key, RunnerProcess] = {}
+        """Who wrote an end of which it wants to know what the store says."""
         self._big = False
         """Whether jobs with a memory of their own have been seen."""
         self._no_big_before_us = 0
@@ -107,7 +110,7 @@ class Runners:
         with self.roster.lock:
             eldest = next((runner for runner in self.roster.living if runner.state == "working"), None)
         if eldest is not None:
-            eldest.send(News(type(event).__name__, msgspec.Raw(msgspec.msgpack.encode(event))))
+            eldest.tell(News(type(event).__name__, msgspec.Raw(msgspec.msgpack.encode(event))))
 
     def start(self) -> None:
         """The first one runs already."""
@@ -142,7 +145,8 @@ class Runners:
         now_us = self._clock.monotonic_us()
         with self.roster.lock:
             for claim in claims:
-                able = [runner for runner in self.roster.living if runner.is_open]
+                # While new code takes the place of old, not every runner knows every task.
+                able = [runner for runner in self.roster.living if runner.is_open and runner.knows(claim.task)]
                 if not able:
                     back.append(claim)
                 elif memory_of(claim) is not None:
@@ -191,7 +195,7 @@ class Runners:
 
     def waiting(self) -> int:
         with self.roster.lock:
-            return sum(max(0, len(runner.claims) - self._plan.places) for runner in self.roster.living)
+            return sum(room.waiting for runner in self.roster.living for room in runner.rooms.values())
 
     def take_back(self) -> list[Claim]:
         """Those that no runner has yet; the others are asked for, and come back one by one."""
@@ -220,10 +224,9 @@ class Runners:
         return tuple(show_id(job) for runner in self.roster.all() for job in list(runner.stuck))
 
     def answered(self, settlement: Settlement, verdict: Verdict) -> None:
-        if self.roster.hello is not None and self.roster.hello.verdicts:
-            for runner in self.roster.all():
-                # Whoever did not write this end does not know it.
-                runner.send(Answers(((settlement.id, settlement.fence, verdict),)))
+        runner = self._wrote.pop((settlement.id, settlement.fence), None)
+        if runner is not None:
+            runner.tell(Answers(((settlement.id, settlement.fence, verdict),)))
 
     def cut_at(self, cut_us: int) -> None:
         """Until then the lease holds."""
@@ -303,17 +306,18 @@ class Runners:
                     if end.ran_us is not None:
                         runner.room_for(claim).timed(end.ran_us)
             if claim is not None:
+                if runner.hello is not None and runner.hello.verdicts:
+                    self._wrote[end.id, end.fence] = runner
                 office.settle(end, claim)
         office.hungry()
 
     def _greet(self, runner: RunnerProcess, hello: Hello) -> None:
         with self.roster.lock:
-            if self.roster.hello is None:
-                self.roster.hello = hello
-                self._names = {
-                    kind: frozenset(name for name, is_async in hello.tasks.items() if is_async is kind)
-                    for kind in hello.slots
-                }
+            self.roster.hello = hello
+            self._names = {
+                kind: frozenset(name for name, is_async in hello.tasks.items() if is_async is kind)
+                for kind in hello.slots
+            }
             runner.hello, runner.state = hello, "working"
             runner.rooms = {kind: Room(slots) for kind, slots in hello.slots.items()}
             runner.page.cut_at(self._cut_us)
@@ -353,6 +357,8 @@ class Runners:
         self.office.give_back(back)
         for judge in judging:
             self._judge(judge)
+        if runner.apart:
+            self.office.expect_a_suspect()  # another one may wait for the place
 
     def _judge(self, judge: Judge) -> None:
         """Retry policies and hooks are the user's code: a runner says what becomes of the job."""

@@ -66,6 +66,10 @@ class Office(Protocol):
         """A slot is free."""
         ...
 
+    def expect_a_suspect(self) -> None:
+        """One could run apart now."""
+        ...
+
 
 class Staff(Protocol):
     """Who runs a worker's tasks."""

@@ -38,10 +38,13 @@ class Warden:
         self._retire = retire
         self._max_memory = roster.plan.max_memory
         self._looked_us = 0
+        self._next_us = 0
         self._memory_at_us = 0
 
     def look(self, now_us: int) -> float | None:
         """Gives when to look again: soon while anything runs."""
+        if now_us < self._next_us:
+            return (self._next_us - now_us) / 1e6
         busy = [runner for runner in self._roster.all() if runner.claims or runner.alone]
         if now_us - self._looked_us > GAP_US:
             for runner in busy:
@@ -57,7 +60,10 @@ class Warden:
                 self._listen(runner, now_us)
                 if weigh:
                     self._weigh(runner, marks)
-        return LOOK_S if busy else None
+        if not busy:
+            return None
+        self._next_us = now_us + int(LOOK_S * 1e6)
+        return LOOK_S
 
     def _keep_time(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
         late = [mark for mark in marks if mark.soft_us and now_us >= mark.soft_us]
