@@ -182,6 +182,7 @@ class Runners:
             claim = self._unreserve(runner)
             self._no_big_before_us = now_us + RESERVE_US
         self.office.give_back([claim])
+        self.office.hungry()
 
     def has_room_apart(self) -> bool:
         """Whether a suspect could get a process of its own now."""
@@ -309,7 +310,8 @@ class Runners:
                 if runner.hello is not None and runner.hello.verdicts:
                     self._wrote[end.id, end.fence] = runner
                 office.settle(end, claim)
-        office.hungry()
+        if runner.is_open and any(room.free() for room in runner.rooms.values()):
+            office.hungry()
 
     def _greet(self, runner: RunnerProcess, hello: Hello) -> None:
         with self.roster.lock:
