@@ -319,11 +319,11 @@ class Footprint(NamedTuple):
     cpu_s: float
 
 
-def footprint(pid: int) -> Footprint | None:
-    """What that process costs now; None if it has ended, reaped or not."""
+def footprint(pid: int, *, alone: bool = False) -> Footprint | None:
+    """What that process costs now, or it `alone`, without its descendants; None if it has ended, reaped or not."""
     own = _own_footprint(pid)
-    if own is None:
-        return None
+    if own is None or alone:
+        return own
     others = map(_own_footprint, children(pid, recursive=True))
     return Footprint(own.rss + sum(other.rss for other in others if other is not None), own.cpu_s)
 

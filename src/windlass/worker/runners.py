@@ -12,6 +12,7 @@ The foreman's thread reads, buries and starts; the consumer's thread puts; whate
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 
 import msgspec
@@ -72,6 +73,7 @@ class Runners:
         self._unjudged: list[Judge] = []
         self._wrote: dict[Key, RunnerProcess] = {}
         """Who wrote an end of which it wants to know what the store says."""
+        self._started_us = clock.now_us()
         self._big = False
         """Whether jobs with a memory of their own have been seen."""
         self._no_big_before_us = 0
@@ -237,7 +239,15 @@ class Runners:
 
     def processes(self) -> tuple[Process, ...]:
         """What they are doing, for people."""
-        return tuple(self._described(runner) for runner in self.roster.all())
+        seen = footprint(os.getpid(), alone=True)
+        here = Process(
+            role="supervisor",
+            pid=os.getpid(),
+            started_us=self._started_us,
+            rss=0 if seen is None else seen.rss,
+            cpu_s=0.0 if seen is None else seen.cpu_s,
+        )
+        return (here, *(self._described(runner) for runner in self.roster.all()))
 
     def _described(self, runner: RunnerProcess) -> Process:
         seen = footprint(runner.pid)
