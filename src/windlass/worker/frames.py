@@ -135,7 +135,7 @@ class News(Frame, frozen=True):
     """An event of the worker, as msgpack, for the app's subscribers."""
 
     name: str
-    event: msgspec.Raw
+    event: bytes
 
 
 class Stop(Frame, frozen=True):

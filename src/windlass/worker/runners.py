@@ -112,7 +112,7 @@ class Runners:
         with self.roster.lock:
             eldest = next((runner for runner in self.roster.living if runner.state == "working"), None)
         if eldest is not None:
-            eldest.tell(News(type(event).__name__, msgspec.Raw(msgspec.msgpack.encode(event))))
+            eldest.tell(News(type(event).__name__, msgspec.msgpack.encode(event)))
 
     def start(self) -> None:
         """The first one runs already."""
