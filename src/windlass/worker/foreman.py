@@ -30,6 +30,8 @@ QUICK_US = 1_000_000
 """A runner that lives for less, and has run nothing, died by itself and not of a job."""
 MOST_QUICK = 5
 FIRST_PAUSE_US, LONGEST_PAUSE_US = 100_000, 2_000_000
+END_S = 10.0
+"""How long runners may take for `on_stop`, the ends of their resources, and whatever tasks have left behind there."""
 RESERVE_US = 1_000_000
 """How long a job with a memory of its own waits for a runner's other jobs to end, before other workers may have it."""
 
@@ -116,7 +118,7 @@ class Foreman(Service):
                 self._bury(runner, now_us)
             else:
                 self._look_after(runner, now_us)
-        pauses = [self._warden.look(now_us), self._fill(now_us)]
+        pauses = [self._warden.look(now_us), self._fill(now_us), self._hurry(now_us)]
         self._go_on_restarting()
         return min((pause_s for pause_s in pauses if pause_s is not None), default=None)
 
@@ -140,7 +142,7 @@ class Foreman(Service):
                 if waited_us > RESERVE_US:
                     self._boss.give_up_reserving(runner, now_us)
             if runner.state == "retiring" and not runner.claims and not runner.judging and not runner.leaving:
-                runner.leaving = True
+                runner.leaving, runner.told_us = True, now_us
                 runner.send(Stop())
             if self._plan.max_jobs is not None and runner.ended >= self._plan.max_jobs:
                 self.retire(runner)
@@ -215,6 +217,15 @@ class Foreman(Service):
             if not runner.apart:
                 self._restarts[runner.number] = self._restarts.get(runner.number, 0) + 1
             self.wake()
+
+    def _hurry(self, now_us: int) -> float | None:
+        """Kills those that were told to end and do not: Python waits for threads that tasks have left behind."""
+        leaving = [runner for runner in self._roster.all() if runner.leaving]
+        for runner in leaving:
+            if now_us - runner.told_us >= END_S * 1e6:
+                log.warning("Runner %d (process %d) does not end, and is killed.", runner.number, runner.pid)
+                runner.kill()
+        return END_S if leaving else None
 
     def restart(self) -> None:
         """Retires them one after the other."""

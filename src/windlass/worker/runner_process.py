@@ -78,6 +78,7 @@ class RunnerProcess:
         self.greeted_us = 0
         self.leaving = False
         """Whether it was told to end."""
+        self.told_us = 0
         self.code: int | None = None
         """How its process ended; None: it has not."""
         self.born_us = clock.monotonic_us()

@@ -28,7 +28,7 @@ from windlass.worker import deaths
 from windlass.worker.asked import Asked
 from windlass.worker.budget import memory_of
 from windlass.worker.executor import crashed
-from windlass.worker.foreman import RESERVE_US, Foreman
+from windlass.worker.foreman import END_S, RESERVE_US, Foreman
 from windlass.worker.frames import (
     TOLD,
     Answers,
@@ -54,8 +54,6 @@ from windlass.worker.service import log
 from windlass.worker.staff import Office, Wish
 
 HIRE_LOOK_S = 0.1
-END_S = 10.0
-"""How long runners may take for `on_stop` and the ends of their resources."""
 
 
 class Runners:
