@@ -251,6 +251,8 @@ class Foreman(Service):
         if runner.hello is not None or runner.alone is not None:
             self._boss.inherit(runner)
         runner.close()
+        if runner.leaving:
+            self._quick = 0  # those who died quickly did not come one after the other
         if runner.leaving or roster.stopping or self.trouble is not None:
             return
         if not runner.apart:
