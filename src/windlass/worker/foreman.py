@@ -141,7 +141,7 @@ class Foreman(Service):
                 waited_us = now_us - runner.alone_since_us
                 if waited_us > RESERVE_US:
                     self._boss.give_up_reserving(runner, now_us)
-            if runner.state == "retiring" and not runner.claims and not runner.judging and not runner.leaving:
+            if runner.state == "retiring" and runner.has_done_all and not runner.leaving:
                 runner.leaving, runner.told_us = True, now_us
                 runner.send(Stop())
             if self._plan.max_jobs is not None and runner.ended >= self._plan.max_jobs:

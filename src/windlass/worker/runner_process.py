@@ -59,6 +59,8 @@ class RunnerProcess:
         self.claims: dict[Key, Claim] = {}
         self.judging: dict[Key, Judge] = {}
         """Ends that it was asked to say for others."""
+        self.unanswered: set[Key] = set()
+        """Ends of which it wants to hear what the store says."""
         self.alone: Claim | None = None
         """The one claim that it has to itself, whether it has been sent already or waits for the others to end."""
         self.alone_sent = False
@@ -119,6 +121,11 @@ class RunnerProcess:
 
     def knows(self, task: str) -> bool:
         return self.hello is not None and task in self.hello.tasks
+
+    @property
+    def has_done_all(self) -> bool:
+        """Whether nothing is left that it has to do or to hear."""
+        return not self.claims and not self.judging and not self.unanswered
 
     def room_for(self, claim: Claim) -> Room:
         hello = self.hello

@@ -69,8 +69,6 @@ class Runners:
         self._office: Office | None = None
         self._cut_us = 0
         self._unjudged: list[Judge] = []
-        self._wrote: dict[Key, RunnerProcess] = {}
-        """Who wrote an end of which it wants to know what the store says."""
         self._started_us = clock.now_us()
         self._big = False
         """Whether jobs with a memory of their own have been seen."""
@@ -225,9 +223,15 @@ class Runners:
         return tuple(show_id(job) for runner in self.roster.all() for job in list(runner.stuck))
 
     def answered(self, settlement: Settlement, verdict: Verdict) -> None:
-        runner = self._wrote.pop((settlement.id, settlement.fence), None)
-        if runner is not None:
-            runner.tell(Answers(((settlement.id, settlement.fence, verdict),)))
+        if self.roster.hello is None or not self.roster.hello.verdicts:
+            return
+        key = (settlement.id, settlement.fence)
+        for runner in self.roster.all():
+            if key in runner.unanswered:
+                runner.send(Answers(((*key, verdict),)))
+                runner.unanswered.discard(key)  # after it was sent: one that retires ends when nothing is left here
+                if runner.state == "retiring":
+                    self.foreman.wake()
 
     def cut_at(self, cut_us: int) -> None:
         """Until then the lease holds."""
@@ -316,7 +320,7 @@ class Runners:
                         runner.room_for(claim).timed(end.ran_us)
             if claim is not None:
                 if runner.hello is not None and runner.hello.verdicts:
-                    self._wrote[end.id, end.fence] = runner
+                    runner.unanswered.add((end.id, end.fence))
                 office.settle(end, claim)
         if runner.is_open and any(room.free() for room in runner.rooms.values()):
             office.hungry()
@@ -390,10 +394,12 @@ class Runners:
         for runner in living:
             if runner.claims or runner.hello is None:
                 runner.kill()
-            else:
+            elif not runner.unanswered:
                 runner.send(Stop())
 
     def close(self) -> None:
+        for runner in self.roster.all():
+            runner.unanswered.clear()  # the store was asked for the last time
         self.stop(0)
         self.foreman.wake()
         until_us = self._clock.monotonic_us() + int(END_S * 1e6)
