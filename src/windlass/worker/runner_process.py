@@ -68,8 +68,8 @@ class RunnerProcess:
         self.apart = False
         """Whether it was started for one suspect."""
         self.stuck: set[JobId] = set()
-        self.overdue = False
-        """Whether one of its jobs is past its timeout: then it gets no more."""
+        self.late: set[Key] = set()
+        """Those of its jobs that are past their timeout: while there are any, it gets no more."""
         self.ended = 0
         self.restarts = 0
         self.base_rss = 0
@@ -117,7 +117,7 @@ class RunnerProcess:
     @property
     def is_open(self) -> bool:
         """Whether it takes claims now."""
-        return self.state == "working" and self.alone is None and not self.overdue and not self.apart
+        return self.state == "working" and self.alone is None and not self.late and not self.apart
 
     def knows(self, task: str) -> bool:
         return self.hello is not None and task in self.hello.tasks
@@ -146,6 +146,7 @@ class RunnerProcess:
         if claim is not None:
             self.room_for(claim).leave(claim)
             self.stuck.discard(claim.id)
+            self.late.discard(key)
             if self.alone is claim:
                 self.alone, self.alone_sent = None, False
         return claim

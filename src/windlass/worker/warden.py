@@ -67,9 +67,9 @@ class Warden:
 
     def _keep_time(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
         late = [mark for mark in marks if mark.soft_us and now_us >= mark.soft_us]
-        if late and not runner.overdue:
+        if late and not runner.late:
             runner.send(Recall())
-        runner.overdue = bool(late)
+        runner.late.update((mark.job, mark.fence) for mark in late)
         for mark in late:
             if now_us >= mark.hard_us:
                 ran_us = now_us - mark.started_us
