@@ -17,7 +17,6 @@ from typing import Protocol
 from windlass.core.clock import Clock
 from windlass.core.errors import BrokenApp, RunnersDie, WindlassError, error_with_code
 from windlass.core.plural import number_of
-from windlass.core.system import footprint
 from windlass.engines.protocol import Claim
 from windlass.worker.frames import FromRunner, Recall, Stop, Unfit
 from windlass.worker.plan import APART
@@ -195,8 +194,6 @@ class Foreman(Service):
 
     def greeted(self, runner: RunnerProcess) -> None:
         """It can work."""
-        seen = footprint(runner.pid)
-        runner.base_rss = 0 if seen is None else seen.rss
         runner.greeted_us = self._clock.monotonic_us()
         log.debug("Runner %d works, process %d.", runner.number, runner.pid)
         self.first.set()

@@ -73,7 +73,7 @@ class RunnerProcess:
         self.ended = 0
         self.restarts = 0
         self.base_rss = 0
-        """What it had in memory before its first job."""
+        """What it had in memory before the job that it has to itself: others may have left something there."""
         self.sentence: Sentence | None = None
         self.unfit: Unfit | None = None
         """Why it cannot start, in its own words."""

@@ -170,6 +170,8 @@ class Runners:
     def send_alone(self, runner: RunnerProcess, now_us: int) -> None:
         claim = runner.alone
         assert claim is not None
+        seen = footprint(runner.pid)
+        runner.base_rss = 0 if seen is None else seen.rss
         runner.alone_sent = True
         runner.take_in([claim], now_us)
         runner.send(Work(self.office.worker(), (claim,)))
