@@ -36,7 +36,7 @@ patience becomes at most: the pauses grow with it, so that slots stand empty for
 CUT_S = 0.5
 """How often it looks whether the store can be reached again."""
 NARROW_S = 1.0
-"""How long it sleeps at most, and how often it passes a wake-up on, while it asks for some of its tasks only."""
+"""How long it sleeps at most, and how often it passes a wake-up on, while it asks for some of its jobs only."""
 
 
 class Consumer(Service):
@@ -81,7 +81,7 @@ class Consumer(Service):
         self._alone = False
         """Whether the suspect has been given to the staff."""
         self._narrow = False
-        """Whether it asked only for tasks of the kind that slots are free for."""
+        """Whether it asked only for tasks of the kind that slots are free for, or for what its budget has left."""
         self._passed_on_us = 0
 
     @property
@@ -161,6 +161,7 @@ class Consumer(Service):
         free = self._budget.free(list(self._desk.open.values()))
         if not wish.alone:
             free[MEMORY] = 0
+        self._narrow = self._narrow or free != self._budget.totals
         order = Order(
             worker=self._worker(),
             ticket=self.ticket + 1,
@@ -304,7 +305,7 @@ class Consumer(Service):
             self._engine.signal([Hint(kind="order", id=self._bell_id)])
 
     def hungry(self) -> None:
-        """A slot is free."""
+        """A slot is free, or what an ended job needed."""
         if self._narrow and self._listen_s is not None:
             self.rouse()  # it sleeps for what other slots can run, not for what this one can
         else:

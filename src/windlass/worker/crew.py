@@ -95,7 +95,7 @@ class Crew:
             lease_s=settings.lease_s,
         )
         self.consumer.staff = self.staff
-        self.settler.on_settled = self.consumer.wake
+        self.settler.on_settled = self.consumer.hungry
         self.settler.on_answer = self._answered
         self.lease.on_change = self.staff.cut_at
         self.heartbeat.take_counts = self.settler.take_counts
