@@ -31,8 +31,6 @@ MOST_QUICK = 5
 FIRST_PAUSE_US, LONGEST_PAUSE_US = 100_000, 2_000_000
 END_S = 10.0
 """How long runners may take for `on_stop`, the ends of their resources, and whatever tasks have left behind there."""
-RESERVE_US = 1_000_000
-"""How long a job with a memory of its own waits for a runner's other jobs to end, before other workers may have it."""
 
 
 class Boss(Protocol):
@@ -137,8 +135,7 @@ class Foreman(Service):
             if runner.state == "working" and runner.alone and not runner.alone_sent and not runner.claims:
                 self._boss.send_alone(runner, now_us)
             elif runner.alone and not runner.alone_sent and runner.claims:
-                waited_us = now_us - runner.alone_since_us
-                if waited_us > RESERVE_US:
+                if now_us > runner.alone_until_us:
                     self._boss.give_up_reserving(runner, now_us)
             if runner.state == "retiring" and runner.has_done_all and not runner.leaving:
                 runner.leaving, runner.told_us = True, now_us

@@ -64,7 +64,8 @@ class RunnerProcess:
         self.alone: Claim | None = None
         """The one claim that it has to itself, whether it has been sent already or waits for the others to end."""
         self.alone_sent = False
-        self.alone_since_us = 0
+        self.alone_until_us = 0
+        """How long it waits for them at most."""
         self.apart = False
         """Whether it was started for one suspect."""
         self.stuck: set[JobId] = set()

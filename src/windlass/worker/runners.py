@@ -28,7 +28,7 @@ from windlass.worker import deaths
 from windlass.worker.asked import Asked
 from windlass.worker.budget import memory_of
 from windlass.worker.executor import crashed
-from windlass.worker.foreman import END_S, RESERVE_US, Foreman
+from windlass.worker.foreman import END_S, Foreman
 from windlass.worker.frames import (
     TOLD,
     Answers,
@@ -54,6 +54,9 @@ from windlass.worker.service import log
 from windlass.worker.staff import Office, Wish
 
 HIRE_LOOK_S = 0.1
+RESERVE_US = 1_000_000
+"""How long a job with a memory of its own waits at first for a runner's other jobs to end, before other workers may
+have it for as long. Then it waits for twice that, and so on: in the end it outlasts whatever runs there."""
 
 
 class Runners:
@@ -73,6 +76,7 @@ class Runners:
         self._big = False
         """Whether jobs with a memory of their own have been seen."""
         self._no_big_before_us = 0
+        self._patience_us = RESERVE_US
         self.foreman = Foreman(clock, self.roster, self)
 
     @property
@@ -165,11 +169,13 @@ class Runners:
         chosen = min(able, key=lambda runner: len(runner.claims))
         if chosen.claims:
             chosen.send(Recall())
-        chosen.alone, chosen.alone_since_us = claim, now_us
+        chosen.alone, chosen.alone_until_us = claim, now_us + self._patience_us
 
     def send_alone(self, runner: RunnerProcess, now_us: int) -> None:
         claim = runner.alone
         assert claim is not None
+        if not runner.apart:
+            self._patience_us = RESERVE_US
         seen = footprint(runner.pid)
         runner.base_rss = 0 if seen is None else seen.rss
         runner.alone_sent = True
@@ -180,7 +186,8 @@ class Runners:
         """Its other jobs take long: the one that waits for them may find a place with another worker."""
         with self.roster.lock:
             claim = self._unreserve(runner)
-            self._no_big_before_us = now_us + RESERVE_US
+            self._no_big_before_us = now_us + self._patience_us
+            self._patience_us *= 2
         self.office.give_back([claim])
         self.office.hungry()
 
