@@ -9,28 +9,31 @@ from pathlib import Path
 
 import click
 
-from windlass.core.system import is_running
+from windlass.core.system import LOCK_EX, LOCK_NB, flock
 
 
 @contextmanager
 def holding(path: Path) -> Generator[None]:
-    """Within it the file holds this process's id. One of a process that lives is refused."""
-    other = _owner(path)
-    if other is not None and other != os.getpid() and is_running(other):
-        raise click.UsageError(f"{path} says that process {other} works already. Stop that one, or name another file.")
+    """Within it the file holds this process's id, under a lock: what a dead process left there is no hindrance."""
     try:
-        path.write_text(f"{os.getpid()}\n", encoding="ascii")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise click.UsageError(f"The file {path} cannot be written: {error.strerror}.") from None
     try:
+        _take(descriptor, path)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
+        path.unlink(missing_ok=True)
     finally:
-        if _owner(path) == os.getpid():
-            path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
-def _owner(path: Path) -> int | None:
+def _take(descriptor: int, path: Path) -> None:
     try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        other = os.read(descriptor, 32).decode(errors="replace").strip() or "another one"
+        raise click.UsageError(
+            f"{path} says that process {other} works already. Stop that one, or name another file."
+        ) from None

@@ -6,6 +6,7 @@ a process that needs none of it runs there.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import signal
@@ -156,11 +157,23 @@ def start_apart(command: Sequence[str], *, fds: Collection[int]) -> subprocess.P
     )
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def wait_for_end(process: subprocess.Popen[bytes]) -> int:
+    """How a process that leads a group ended. One that was killed or failed takes along whatever it had started."""
+    if sys.platform != "win32":
+        with suppress(ChildProcessError):
+            # Looked at and not reaped: until it is, nobody else can have its number.
+            found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            if found is not None and (found.si_code != os.CLD_EXITED or found.si_status):
+                kill_group(process.pid)
+    return process.wait()
+
+
+def cores(root: Path = Path("/")) -> int:
+    """How many cores this process may use: those it is bound to, or fewer where a cgroup gives it less time."""
+    there = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    said = (line.split() for line in _cgroup_files(root, "cpu", "cpu.max"))
+    shares = [int(quota) / int(period) for quota, period in said if quota != "max"]
+    return max(1, min([there, *map(math.ceil, shares)]))
 
 
 def kill_group(leader: int) -> None:
@@ -276,7 +289,9 @@ def map_page(descriptor: int, size: int) -> mmap.mmap:
 
 def memory_limit(root: Path = Path("/")) -> int:
     """How many bytes this process may use: those of the machine, or fewer where a cgroup above it says so."""
-    return min([_physical(), *_cgroup_limits(root)])
+    # "max" is none; the older cgroups say 2**63 for it, which is more than any machine has.
+    said = _cgroup_files(root, "memory", "memory.max", "memory.limit_in_bytes")
+    return min([_physical(), *(int(limit) for limit in said if limit.isdecimal())])
 
 
 def _physical() -> int:
@@ -287,8 +302,8 @@ def _physical() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _cgroup_limits(root: Path) -> Iterator[int]:
-    """The limit of each level that has one. In a container the path may be the host's: only its top is there then."""
+def _cgroup_files(root: Path, controller: str, name: str, older: str = "") -> Iterator[str]:
+    """What each level above the process says. In a container the path may be the host's: only its top is there then."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -297,19 +312,15 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
     for line in lines:
         number, controllers, path = line.split(":", 2)
         if number == "0":
-            top, name = mount, "memory.max"
-        elif "memory" in controllers.split(","):
-            top, name = mount / "memory", "memory.limit_in_bytes"
+            top, file = mount, name
+        elif older and controller in controllers.split(","):
+            top, file = mount / controller, older
         else:
             continue
         parts = PurePosixPath(path).parts[1:]
         for depth in range(len(parts) + 1):
-            try:
-                said = top.joinpath(*parts[:depth], name).read_text().strip()
-            except OSError:
-                continue
-            if said.isdecimal():  # else "max"; the older cgroups say 2**63 for it, which is more than any machine has
-                yield int(said)
+            with suppress(OSError):
+                yield top.joinpath(*parts[:depth], file).read_text().strip()
 
 
 class Footprint(NamedTuple):

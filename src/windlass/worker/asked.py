@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Generator
@@ -40,9 +41,15 @@ class Asked:
 
     def leave_to_the_kernel(self) -> None:
         """From now on a signal ends the process at once, whatever Python waits for."""
+        # The kernel gives process 1 no signal that it does not handle itself.
+        handler = signal.SIG_DFL if os.getpid() != 1 else _end_at_once
         for number in ENDING_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
+                signal.signal(number, handler)
+
+
+def _end_at_once(number: int, _frame: object) -> None:
+    os._exit(128 + number)
 
 
 @contextmanager

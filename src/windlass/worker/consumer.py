@@ -143,7 +143,9 @@ class Consumer(Service):
         answers: list[Claims] = []
         for wish in wishes:
             answers.append(self._claim(wish, suspects=False))
-            if len(answers[-1].claims) < wish.limit or self._suspect is not None:
+            found = answers[-1].claims
+            # After one with needs the staff may have other wishes.
+            if len(found) < wish.limit or self._suspect is not None or any(claim.needs for claim in found):
                 break
         return answers
 

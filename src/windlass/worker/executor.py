@@ -272,10 +272,10 @@ def given_back(claim: Claim) -> Settlement:
     return Settlement(id=claim.id, fence=claim.fence, outcome=None, transition=_unstarted(claim))
 
 
-def crashed(claim: Claim, error: JobError, limits: Limits, ran_us: int) -> Settlement:
+def crashed(claim: Claim, error: JobError, limits: Limits, ran_us: int, dead_queue: str | None) -> Settlement:
     """The settlement of a claim whose process died under it."""
     failure = failure_of(error, limits, claim.task)
-    return settlement(claim, Finding(Outcome.CRASHED), ran_us, failure, None)
+    return settlement(claim, Finding(Outcome.CRASHED), ran_us, failure, dead_queue)
 
 
 def cancelled(claim: Claim) -> Settlement:

@@ -10,15 +10,17 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from windlass.core.clock import Clock
 from windlass.core.errors import BrokenApp, RunnersDie, WindlassError, error_with_code
 from windlass.core.plural import number_of
 from windlass.engines.protocol import Claim
-from windlass.worker.frames import FromRunner, Recall, Stop, Unfit
+from windlass.worker.frames import FromRunner, Key, Recall, Stop, Unfit
 from windlass.worker.plan import APART
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess
@@ -48,6 +50,10 @@ class Boss(Protocol):
         """Its other jobs take too long for the one that waits for them."""
         ...
 
+    def take_from(self, runner: RunnerProcess, claims: list[Key]) -> None:
+        """It will not start these."""
+        ...
+
     def inherit(self, runner: RunnerProcess) -> None:
         """It is dead: its claims have to go somewhere."""
         ...
@@ -63,7 +69,7 @@ class Foreman(Service):
         self._roster = roster
         self._boss = boss
         self._plan = roster.plan
-        self._warden = Warden(roster, self.retire)
+        self._warden = Warden(roster, self.retire_in_turn, boss.take_from)
         self._selector = selectors.DefaultSelector()
         self._bell_in, self._bell_out = socket.socketpair()
         for end in (self._bell_in, self._bell_out):
@@ -90,7 +96,13 @@ class Foreman(Service):
             pass  # it is full, and so rings already; or it is closed
 
     def rest(self, pause_s: float | None) -> None:
-        for key, events in self._selector.select(pause_s):
+        try:
+            found = self._selector.select(pause_s)
+        except OSError:
+            log.exception("The foreman cannot wait for its runners.")
+            found = []
+            time.sleep(FIRST_PAUSE_US / 1e6)
+        for key, events in found:
             if key.data is None:
                 self._silence()
                 continue
@@ -134,15 +146,14 @@ class Foreman(Service):
         with self._roster.lock:
             if runner.state == "working" and runner.alone and not runner.alone_sent and not runner.claims:
                 self._boss.send_alone(runner, now_us)
-            elif runner.alone and not runner.alone_sent and runner.claims:
-                if now_us > runner.alone_until_us:
-                    self._boss.give_up_reserving(runner, now_us)
+            elif runner.alone and not runner.alone_sent and runner.claims and now_us > runner.alone_until_us:
+                self._boss.give_up_reserving(runner, now_us)
             if runner.state == "retiring" and runner.has_done_all and not runner.leaving:
                 runner.leaving, runner.told_us = True, now_us
                 runner.send(Stop())
             if self._plan.max_jobs is not None and runner.ended >= self._plan.max_jobs:
-                self.retire(runner)
-            if runner.apart and runner.ended:
+                self.retire_in_turn(runner)
+            if runner.apart and runner.alone is None:
                 self.retire(runner)
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if runner.has_unsent else 0)
         if self._selector.get_key(runner.link).events != events:
@@ -161,7 +172,11 @@ class Foreman(Service):
 
     def take_back_apart(self) -> list[Claim]:
         """Suspects for which no process was started yet."""
-        return [self._apart.popleft() for _ in range(len(self._apart))]
+        taken: list[Claim] = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self._apart.popleft())
+        return taken
 
     def _fill(self, now_us: int) -> float | None:
         roster = self._roster
@@ -170,9 +185,10 @@ class Foreman(Service):
         if now_us < self._not_before_us:
             return (self._not_before_us - now_us) / 1e6
         while self._apart:
-            suspect = self._apart.popleft()
             runner = self._start(APART)
-            runner.alone, runner.apart = suspect, True
+            runner.apart = True
+            with suppress(IndexError):  # it may have been taken back just now
+                runner.alone = self._apart.popleft()
         # Until one has told where the store is and that the app can be loaded, one is enough.
         wanted = self._plan.processes if roster.hello is not None else 1
         there = {runner.number for runner in roster.living if runner.state != "retiring"}
@@ -220,6 +236,13 @@ class Foreman(Service):
                 log.warning("Runner %d (process %d) does not end, and is killed.", runner.number, runner.pid)
                 runner.kill()
         return END_S if leaving else None
+
+    def retire_in_turn(self, runner: RunnerProcess) -> None:
+        """The same, unless its predecessor is still at work: long jobs must not add up to ever more processes."""
+        with self._roster.lock:
+            others = [other for other in self._roster.living if other is not runner and other.number == runner.number]
+        if not others:
+            self.retire(runner)
 
     def restart(self) -> None:
         """Retires them one after the other."""

@@ -41,6 +41,8 @@ class Hello(Frame, frozen=True):
     """Their names, and which are coroutine functions."""
     slots: dict[bool, int]
     """How many for coroutine functions (True) and for others (False)."""
+    dead_queues: dict[str, str] = {}
+    """Where dead jobs go, for tasks that say so."""
     events: tuple[str, ...] = ()
     """Of what its app wants to be told."""
     verdicts: bool = False
@@ -102,6 +104,8 @@ class Work(Frame, frozen=True):
     """Claims to run."""
 
     worker: WorkerId
+    epoch: int
+    """Which of them were taken back by the page, see there."""
     claims: tuple[Claim, ...]
 
 

@@ -1,6 +1,7 @@
 """A page of memory that a runner shares with its supervisor: what its slots run, seen even when it cannot speak.
 
-    head    until when the lease holds (written by the supervisor), when the runner last looked around (by the runner)
+    head    by the supervisor: until when the lease holds, and which claims it has taken back;
+            by the runner: when it last looked around
     places  one for each slot: job, fence, when it started, when its timeout is over, when its grace is over too
 
 A slot writes its place before it calls the task, and clears it after its end was written to the socket. So when the
@@ -13,6 +14,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from windlass.core.ids import JobId
@@ -23,7 +25,7 @@ _NUMBER = struct.Struct("<q")
 _PLACE = struct.Struct("<16sqqqq")
 _FREE = bytes(_PLACE.size)
 _HEAD = 64
-_CUT, _LOOKED = 0, 8
+_CUT, _LOOKED, _EPOCH = 0, 8, 16
 
 
 def page_size(places: int) -> int:
@@ -52,19 +54,32 @@ class Page:
         self._places = [_HEAD + number * _PLACE.size for number in range(places)]
         self._free = deque(self._places)
         self._taken: dict[tuple[JobId, int], int] = {}
+        self._epochs: dict[tuple[JobId, int], int] = {}
 
     # ── the runner ──────────────────────────────────────────────────────────────────────────────────────
 
-    def enter(self, run: Run) -> None:
-        """A slot is about to start the job."""
+    def expect(self, claims: Iterable[Claim], epoch: int) -> None:
+        """These came with that epoch."""
+        for claim in claims:
+            self._epochs[claim.id, claim.fence] = epoch
+
+    def enter(self, run: Run) -> bool:
+        """A slot is about to start the job; False: it must not, for the supervisor has taken it back.
+
+        It writes first and looks then; the supervisor writes first and looks a while later. So at least one of the two
+        sees what the other has done.
+        """
         claim, soft_us = run.claim, run.context.deadline_us or 0
         hard_us = soft_us + run.grace_us if soft_us else 0
         place = self._free.popleft()
         self._taken[claim.id, claim.fence] = place
         _PLACE.pack_into(self._memory, place, claim.id, claim.fence, run.started_us, soft_us, hard_us)
+        (epoch,) = _NUMBER.unpack_from(self._memory, _EPOCH)
+        return self._epochs.pop((claim.id, claim.fence), epoch) >= epoch
 
     def leave(self, claim: Claim) -> None:
         """Its end is on its way; a job that was not started has no place to leave."""
+        self._epochs.pop((claim.id, claim.fence), None)
         place = self._taken.pop((claim.id, claim.fence), None)
         if place is not None:
             self._memory[place : place + _PLACE.size] = _FREE
@@ -80,6 +95,10 @@ class Page:
         return 0 < cut_us <= now_us
 
     # ── the supervisor ──────────────────────────────────────────────────────────────────────────────────
+
+    def revoke(self, epoch: int) -> None:
+        """Whatever came with an earlier epoch and has not started must not start."""
+        _NUMBER.pack_into(self._memory, _EPOCH, epoch)
 
     def cut_at(self, cut_us: int) -> None:
         """From then on nothing is started; 0: never."""

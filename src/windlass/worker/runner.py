@@ -13,7 +13,9 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import SimpleQueue
 from typing import NoReturn
 
 import msgspec
@@ -23,13 +25,16 @@ from windlass.app.endings import TimedOut
 from windlass.app.locate import load
 from windlass.core.clock import SystemClock
 from windlass.core.errors import BadValue, WindlassError
-from windlass.core.ids import WorkerId
+from windlass.core.ids import WorkerId, show_id
+from windlass.core.limits import Limits
 from windlass.core.system import ENDING_SIGNALS, die_with_parent, map_page, set_title
 from windlass.engines.protocol import Claim, Note, Settlement
 from windlass.observe import logs
 from windlass.worker.budget import memory_of
 from windlass.worker.deaths import over_memory
 from windlass.worker.desk import Desk
+from windlass.worker.executor import unstorable
+from windlass.worker.failure import failure_of
 from windlass.worker.frames import (
     TOLD,
     Answers,
@@ -56,7 +61,7 @@ from windlass.worker.in_process import InProcess, check_fit
 from windlass.worker.kind import Kind, as_kind
 from windlass.worker.notes import MOST_NOTES
 from windlass.worker.page import Page, page_size
-from windlass.worker.service import Bell
+from windlass.worker.service import Bell, log
 
 CHUNK = 1 << 18
 STOP_S = 5.0
@@ -101,17 +106,22 @@ def _leave() -> NoReturn:
 class Runner:
     """The office of a runner: hands everything on to its supervisor."""
 
-    def __init__(self, line: Line, page: Page) -> None:
+    def __init__(self, line: Line, page: Page, limits: Limits) -> None:
         self.desk = Desk()
         self.page = page
         self._line = line
+        self._limits = limits
         self._worker: WorkerId = b""
         self._notes: deque[Note] = deque()
         self._sending = threading.Lock()
         self._bell = Bell()
         self._unanswered: dict[Key, Settlement] = {}
+        self._errands: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._done = threading.Event()
         self.keeps_ends = False
         """Whether somebody wants the store's answers to them."""
+        self.doubts_ends = False
+        """Whether hooks may have made something of them that cannot be stored."""
 
     # ── what the staff asks for ─────────────────────────────────────────────────────────────────────────
 
@@ -119,11 +129,22 @@ class Runner:
         return self._worker
 
     def settle(self, settlement: Settlement, claim: Claim) -> None:
+        if self.doubts_ends:
+            settlement = self._storable(settlement, claim)
         if self.keeps_ends:
             self._unanswered[settlement.id, settlement.fence] = settlement
         self.desk.let_go(claim.id)
         with self._sending:  # lines go before the end, which closes the job's record
             self._line.send(Ends((settlement,), self._take_notes()))
+
+    def _storable(self, settlement: Settlement, claim: Claim) -> Settlement:
+        """The end as it was, if it can be written and read: what a hook has spoilt must cost its own job only."""
+        try:
+            msgspec.msgpack.decode(msgspec.msgpack.encode(settlement), type=Settlement)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            log.error("The end of job %s cannot be stored.", show_id(claim.id), exc_info=error)
+            return unstorable(claim, failure_of(error, self._limits, claim.task))
+        return settlement
 
     def give_back(self, claims: Sequence[Claim]) -> None:
         if claims:
@@ -164,6 +185,22 @@ class Runner:
                 if notes:
                     self._line.send(Ends((), notes))
 
+    # ── the user's code that is no task ─────────────────────────────────────────────────────────────────
+
+    def run_errands(self) -> None:
+        """For ever: hooks, subscribers and policies, in a thread where they keep nobody from listening."""
+        while (errand := self._errands.get()) is not None:
+            try:
+                errand()
+            except BaseException:
+                log.exception("A hook, a subscriber or a retry policy failed.")
+        self._done.set()
+
+    def finish_errands(self, timeout_s: float) -> None:
+        """Returns when the last one is done, or after so long."""
+        self._errands.put(None)
+        self._done.wait(timeout_s)
+
     # ── what the supervisor says ────────────────────────────────────────────────────────────────────────
 
     def obey(self, frame: ToRunner, staff: InProcess, app: App) -> bool:
@@ -171,6 +208,7 @@ class Runner:
         match frame:
             case Work():
                 self._worker = frame.worker
+                self.page.expect(frame.claims, frame.epoch)
                 self.desk.take_in(frame.claims)
                 staff.put(frame.claims)
             case CancelJob():
@@ -181,11 +219,12 @@ class Runner:
                 for job, fence, verdict in frame.answers:
                     settlement = self._unanswered.pop((job, fence), None)
                     if settlement is not None:
-                        staff.answered(settlement, verdict)
+                        self._errands.put(partial(staff.answered, settlement, verdict))
             case News():
-                app.bus.publish(msgspec.msgpack.decode(frame.event, type=TOLD[frame.name]))
+                event = msgspec.msgpack.decode(frame.event, type=TOLD[frame.name])
+                self._errands.put(partial(app.bus.publish, event))
             case Judge():
-                staff.settle(_judged(frame, staff), frame.claim)
+                self._errands.put(partial(_judge, frame, staff))
             case Stop():
                 return False
             case Welcome():
@@ -204,6 +243,7 @@ def main(link: int, page: int, parent: int) -> None:
         # programs that tasks start would inherit that.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _hear_nothing)
+    os.set_inheritable(link, False)  # what tasks start must not keep it open
     line = Line(socket.socket(fileno=link))
     welcome = line.next()
     assert isinstance(welcome, Welcome)
@@ -215,17 +255,21 @@ def main(link: int, page: int, parent: int) -> None:
             raise BadValue(f"The app in {welcome.app} has no tasks.", "Decorate a function there: @app.task")
         kind = as_kind(welcome.kind)
         check_fit(app, kind)
-        runner = Runner(line, Page(map_page(page, page_size(welcome.places))))
+        runner = Runner(line, Page(map_page(page, page_size(welcome.places))), app.limits)
+        os.close(page)
         staff = InProcess(app, kind, welcome.slots, runner, SystemClock(), others=welcome.others)
         staff.start()
     except BaseException as error:  # SystemExit of a module too
         line.send(_unfit(error))
         return
     runner.keeps_ends = bool(app.stack.after_settle)
-    threading.Thread(target=runner.send_notes, name="windlass-notes", daemon=True).start()
+    runner.doubts_ends = bool(app.stack.before_settle)
+    for loop in (runner.send_notes, runner.run_errands):
+        threading.Thread(target=loop, name=f"windlass-{loop.__name__}", daemon=True).start()
     line.send(_hello(app, staff, kind, welcome.slots))
     while runner.obey(line.next(), staff, app):
         pass
+    runner.finish_errands(STOP_S)
     staff.stop(STOP_S)
     staff.close()
     app.close()
@@ -242,6 +286,7 @@ def _hello(app: App, staff: InProcess, kind: Kind, slots: int) -> Hello:
         settings=app.settings,
         tasks={name: app.tasks[name].is_async for name in names},
         slots=dict.fromkeys(kinds, slots),
+        dead_queues={name: queue for name in names if (queue := app.tasks[name].options.dead_queue) is not None},
         events=tuple(name for name, event in TOLD.items() if app.bus.wanted(event)),
         verdicts=bool(app.stack.after_settle),
     )
@@ -251,6 +296,10 @@ def _unfit(error: BaseException) -> Unfit:
     if isinstance(error, WindlassError):
         return Unfit(error.message, error.todo, code=error.code)
     return Unfit(f"{type(error).__qualname__}: {error}", traceback=traceback.format_exc())
+
+
+def _judge(frame: Judge, staff: InProcess) -> None:
+    staff.settle(_judged(frame, staff), frame.claim)
 
 
 def _judged(frame: Judge, staff: InProcess) -> Settlement:

@@ -13,7 +13,7 @@ import msgspec
 
 from windlass.core.clock import Clock
 from windlass.core.ids import JobId
-from windlass.core.system import kill_group, map_page, shared_page, start_apart
+from windlass.core.system import kill_group, map_page, shared_page, start_apart, wait_for_end
 from windlass.engines.protocol import Claim
 from windlass.worker.deaths import ending
 from windlass.worker.frames import (
@@ -84,6 +84,10 @@ class RunnerProcess:
         self.told_us = 0
         self.code: int | None = None
         """How its process ended; None: it has not."""
+        self.epoch = 0
+        """Grows when claims are taken back from it by its page."""
+        self.revoked_us = 0
+        """When that was last done; 0: it has answered since."""
         self.born_us = clock.monotonic_us()
         self.started_us = clock.now_us()
         self.heard_us = self.born_us
@@ -91,6 +95,9 @@ class RunnerProcess:
         self._reader: Reader[FromRunner] = Reader(decode_from_runner)
         self._sending = threading.Lock()
         self._unsent = bytearray()
+        self._on_unsent = on_end
+        self._deaf = False
+        """Whether what it writes can be read no more."""
         self.link, theirs = socket.socketpair()
         self.link.setblocking(False)
         size = page_size(places)
@@ -110,7 +117,7 @@ class RunnerProcess:
         self.send(welcome)
 
     def _wait(self, on_end: Callable[[], None]) -> None:
-        self.code = self._process.wait()
+        self.code = wait_for_end(self._process)
         on_end()
 
     # ── what it can take ────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +125,8 @@ class RunnerProcess:
     @property
     def is_open(self) -> bool:
         """Whether it takes claims now."""
-        return self.state == "working" and self.alone is None and not self.late and not self.apart
+        held_up = self.late or self.revoked_us
+        return self.state == "working" and self.alone is None and not held_up and not self.apart
 
     def knows(self, task: str) -> bool:
         return self.hello is not None and task in self.hello.tasks
@@ -167,6 +175,8 @@ class RunnerProcess:
                 self._unsent += data
             else:
                 self._unsent += data[self._try(data) :]
+                if self._unsent:
+                    self._on_unsent()
 
     def flush(self) -> None:
         with self._sending:
@@ -197,7 +207,7 @@ class RunnerProcess:
 
     def _receive(self) -> bytes:
         try:
-            return self.link.recv(CHUNK)
+            return b"" if self._deaf else self.link.recv(CHUNK)
         except OSError:
             return b""  # nothing yet; or it is dead, and about to be buried
 
@@ -206,6 +216,7 @@ class RunnerProcess:
             return self._reader.feed(data)
         except msgspec.DecodeError:
             log.error("Runner %d writes what is no message: its memory is damaged.", self.number)
+            self._deaf = True
             self.kill()
             return []
 

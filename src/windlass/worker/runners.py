@@ -13,7 +13,7 @@ The foreman's thread reads, buries and starts; the consumer's thread puts; whate
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -146,7 +146,8 @@ class Runners:
         back: list[Claim] = []
         now_us = self._clock.monotonic_us()
         with self.roster.lock:
-            for claim in claims:
+            # First those that close a runner for the others.
+            for claim in sorted(claims, key=lambda claim: memory_of(claim) is None) if self._big else claims:
                 # While new code takes the place of old, not every runner knows every task.
                 able = [runner for runner in self.roster.living if runner.is_open and runner.knows(claim.task)]
                 if not able:
@@ -159,7 +160,7 @@ class Runners:
                     chosen.take_in([claim], now_us)
                     lots.setdefault(chosen.number, (chosen, []))[1].append(claim)
             for runner, lot in lots.values():
-                runner.send(Work(self.office.worker(), tuple(lot)))
+                self._give(runner, tuple(lot))
         if back:
             self.office.give_back(back)
         self.foreman.wake()
@@ -180,7 +181,13 @@ class Runners:
         runner.base_rss = 0 if seen is None else seen.rss
         runner.alone_sent = True
         runner.take_in([claim], now_us)
-        runner.send(Work(self.office.worker(), (claim,)))
+        self._give(runner, (claim,))
+
+    def _give(self, runner: RunnerProcess, claims: tuple[Claim, ...]) -> None:
+        runner.send(Work(self.office.worker(), runner.epoch, claims))
+        for claim in claims:
+            if claim.id in self.office.desk.cancelled:  # somebody asked while it waited here
+                runner.send(CancelJob(claim.id))
 
     def give_up_reserving(self, runner: RunnerProcess, now_us: int) -> None:
         """Its other jobs take long: the one that waits for them may find a place with another worker."""
@@ -297,11 +304,7 @@ class Runners:
             case Ends():
                 self._ends(runner, frame)
             case Back():
-                with self.roster.lock:
-                    back = [claim for key in frame.claims if (claim := runner.let_go(key)) is not None]
-                    for room in runner.rooms.values():
-                        room.slowed()
-                self.office.give_back(back)
+                self.take_from(runner, frame.claims)
             case Overran():
                 with self.roster.lock:
                     claim = runner.claims.get(frame.claim)
@@ -312,6 +315,14 @@ class Runners:
                 self._greet(runner, frame)
             case Unfit():
                 self.foreman.complain(runner, frame)
+
+    def take_from(self, runner: RunnerProcess, claims: Iterable[Key]) -> None:
+        """It has not started these, and will not."""
+        with self.roster.lock:
+            back = [claim for key in claims if (claim := runner.let_go(key)) is not None]
+            for room in runner.rooms.values():
+                room.slowed()
+        self.office.give_back(back)
 
     def _ends(self, runner: RunnerProcess, frame: Ends) -> None:
         office = self.office
@@ -355,8 +366,10 @@ class Runners:
 
     def inherit(self, runner: RunnerProcess) -> None:
         """What a dead runner had: each claim gets its end, or goes back."""
-        assert self.roster.hello is not None
-        now_us, limits = self._clock.monotonic_us(), self.roster.hello.settings.limits
+        hello = self.roster.hello
+        if self._office is None or hello is None:
+            return  # it had no time to be given anything
+        now_us, limits = self._clock.monotonic_us(), hello.settings.limits
         with self.roster.lock:
             marks = {(mark.job, mark.fence): mark for mark in self.roster.marks(runner)}
             claims = [(key, claim, marks.get(key)) for key, claim in runner.claims.items()]
@@ -372,7 +385,8 @@ class Runners:
             sentence = runner.sentence
             if sentence is None or sentence.why is None:
                 error = deaths.silent() if sentence is not None else deaths.crashed(runner.code or 0)
-                self.office.settle(crashed(claim, error, limits, ran_us), claim)
+                dead_queue = hello.dead_queues.get(claim.task)
+                self.office.settle(crashed(claim, error, limits, ran_us, dead_queue), claim)
             elif sentence.claim == key:
                 self._judge(Judge(claim, sentence.why, ran_us, sentence.used))
             else:

@@ -120,8 +120,6 @@ class Service:
         if self._pause_s:
             log.warning("The %s goes on.", self.name)
             self._pause_s = 0.0
-        self.stepped_us = 0
-        """When its last step began, by the monotonic clock; 0: it has not begun."""
         self.ready.set()
         return pause_s
 

@@ -15,7 +15,7 @@ from windlass.core.durations import show
 from windlass.core.limits import show_memory
 from windlass.core.system import footprint
 from windlass.worker.budget import memory_of
-from windlass.worker.frames import Recall
+from windlass.worker.frames import Key, Recall
 from windlass.worker.page import Mark
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess, Sentence
@@ -24,8 +24,11 @@ from windlass.worker.service import log
 LOOK_S = 0.05
 MEMORY_US = 100_000
 """How often the memory of a runner is looked at."""
-SILENCE_US = 60_000_000
-"""How long a runner with work may show no sign of life: one that holds the GIL in C code, or was stopped."""
+HOARD_US = 500_000
+"""How long claims wait in a runner that shows no sign of life, before others may have them."""
+SILENCE_US = 600_000_000
+"""How long a runner with work may show no sign of life: one that holds the GIL in C code, or was stopped. Long enough
+for what holds it and is well; a task with a timeout has its own."""
 GAP_US = 1_000_000
 """Where the supervisor itself has not looked for so long, it was stopped, and its runners perhaps too."""
 
@@ -33,9 +36,15 @@ GAP_US = 1_000_000
 class Warden:
     """Looks at what every runner does, and kills where nothing else helps."""
 
-    def __init__(self, roster: Roster, retire: Callable[[RunnerProcess], None]) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        retire: Callable[[RunnerProcess], None],
+        give_back: Callable[[RunnerProcess, list[Key]], None],
+    ) -> None:
         self._roster = roster
         self._retire = retire
+        self._give_back = give_back
         self._max_memory = roster.plan.max_memory
         self._looked_us = 0
         self._next_us = 0
@@ -57,7 +66,8 @@ class Warden:
             if runner.sentence is None and runner.code is None:
                 marks = self._roster.marks(runner)
                 self._keep_time(runner, marks, now_us)
-                self._listen(runner, now_us)
+                self._take_from(runner, marks, now_us)
+                self._listen(runner, marks, now_us)
                 if weigh:
                     self._weigh(runner, marks)
         if not busy:
@@ -77,9 +87,25 @@ class Warden:
                 self._sentence(runner, Sentence((mark.job, mark.fence), "timeout", f"{text}, after {show(ran_us)}"))
                 return
 
-    def _listen(self, runner: RunnerProcess, now_us: int) -> None:
+    def _take_from(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
+        """Claims that wait in a runner which does not get any further go to others, though it cannot give them back.
+
+        First the page says that they must not start; those that have not by the next look are nobody's any more.
+        """
         silent_us = now_us - max(runner.page.looked_us, runner.heard_us)
-        if runner.claims and silent_us > SILENCE_US:
+        if silent_us < HOARD_US:
+            runner.revoked_us = 0
+        elif not runner.revoked_us and len(runner.claims) > len(marks):
+            runner.epoch += 1
+            runner.page.revoke(runner.epoch)
+            runner.revoked_us = now_us
+        elif runner.revoked_us and now_us - runner.revoked_us >= LOOK_S * 1e6:
+            started = {(mark.job, mark.fence) for mark in marks}
+            self._give_back(runner, [key for key in list(runner.claims) if key not in started])
+
+    def _listen(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
+        silent_us = now_us - max(runner.page.looked_us, runner.heard_us)
+        if runner.claims and silent_us > SILENCE_US and not all(mark.hard_us for mark in marks):
             text = f"it has shown no sign of life for {show(silent_us)}"
             self._sentence(runner, Sentence(None, None, text))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -59,6 +60,7 @@ class OneKind(ABC):
 
     def __init__(self, slots: int, office: Office, executor: Executor, settle: Settle, clock: Clock) -> None:
         self.room = Room(slots)
+        self._pid = os.getpid()
         self._office = office
         self._desk = office.desk
         self._page = office.page
@@ -97,17 +99,21 @@ class OneKind(ABC):
             return given_back(claim)
         run = self._executor.load(claim, now_us, interrupt)
         run.context.guard = guard
-        if self._page is not None:
-            self._page.enter(run)
+        if self._page is not None and not self._page.enter(run):
+            return given_back(claim)
         self._desk.begin(run)
         return run
 
     def _hand_over(self, end: Settlement, claim: Claim) -> None:
         """The slot is free for its next job once the end of this one is on its way."""
+        if os.getpid() != self._pid:
+            os._exit(0)  # a task has forked, and this is the child: the slot is its parent's
         self.room.leave(claim)
-        self._settle(end, claim)
-        if self._page is not None:
-            self._page.leave(claim)
+        try:
+            self._settle(end, claim)
+        finally:
+            if self._page is not None:
+                self._page.leave(claim)
 
     def _end(self, run: Run, value: Any, error: BaseException | None) -> Settlement:
         """What came of it."""
