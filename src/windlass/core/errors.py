@@ -32,7 +32,9 @@ WindlassError                     code
 ├── WorkerError                   WL400   a worker's standing in the store
 │   ├── WorkerGone                WL401
 │   ├── TicketOutOfOrder          WL402
-│   └── LeaseExpired              WL403
+│   ├── LeaseExpired              WL403
+│   ├── BrokenApp                 WL404
+│   └── RunnersDie                WL405
 └── JobError                      WL500   one job
     ├── JobNotFound               WL501
     ├── CorruptRecord             WL502
