@@ -1,11 +1,20 @@
-"""How jobs run: one worker, a handful of loops with a job title each, and slots in which tasks are called.
+"""How jobs run: an office that claims and settles, a staff that runs tasks, in one process or in several.
 
     engine.claim ─► consumer ─► desk ─► pool (slots) ─► executor ─► settler ─► engine.settle
+                                    ╎ in a runner process, if there are any ╎
 
-Reading order: `worker.py` (what a user has), `kind.py` (which pools there are), `service.py` (what every loop is),
-`desk.py` (what the worker holds), `consumer.py`, `executor.py` (one attempt, step by step), `settler.py`,
-`heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchman.py`, `pools/` (where tasks are called), `failure.py`,
-`deaths.py`.
+Reading order: `worker.py` and `supervisor.py` (what a user has), `kind.py` (which pools there are), `staff.py` (the
+seam between the two halves).
 
-Nothing here knows an engine by name, and no task is called outside `pools/`.
+The office: `service.py` (what every loop is), `crew.py`, `desk.py` (what the worker holds), `consumer.py`, `budget.py`,
+`lease.py`, `settler.py`, `heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchdog.py`, `asked.py`, `lifeline.py`.
+
+The staff of one process: `in_process.py`, `executor.py` (one attempt, step by step), `watchman.py`, `room.py`, `pools/`
+(where tasks are called), `notes.py`, `failure.py`.
+
+The staff of a supervisor: `plan.py`, `runners.py`, `roster.py`, `runner_process.py`, `foreman.py`, `warden.py`,
+`deaths.py`; what both sides share, `frames.py` and `page.py`; and the other side, `runner.py`.
+
+Nothing here knows an engine by name, no task is called outside `pools/`, and a supervisor imports none of the user's
+code.
 """
