@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.soak.waiting import wait_for
+from tests.worker.house import House, house_in
 from tests.worker.rig import Rig
 from windlass.app.app import App
 
@@ -36,6 +38,15 @@ def rig(app: App) -> Iterator[Rig]:
     rig = Rig(app)
     yield rig
     rig.close()
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """Runners inherit the environment of this process."""
+    monkeypatch.setenv("WINDLASS_URL", f"sqlite:///{tmp_path}/jobs.db")
+    monkeypatch.setenv("MARKS_FOLDER", str(tmp_path))
+    with house_in(tmp_path) as house:
+        yield house
 
 
 @pytest.fixture(autouse=True)
