@@ -1,0 +1,261 @@
+"""What becomes of jobs when the process that runs them dies, whoever is to blame: each is counted as what it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tests.soak.waiting import wait_for
+from tests.worker.house import PILLS, House, Staffed, gone
+from windlass.app.handle import Handle
+from windlass.core.errors import JobDead
+from windlass.core.job import Outcome, State
+from windlass.worker import warden
+
+
+def kill_runner(worker: Staffed, number: int = 1) -> int:
+    pid = worker.pids()[number]
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+@contextmanager
+def standing_still(pid: int) -> Generator[None]:
+    """Within it the process does not get any further."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def warm_up(house: House) -> None:
+    """Jobs are short, the worker learns: from now on it gives a runner many of them at once."""
+    for handle in [house.send("touch") for _ in range(200)]:
+        house.get(handle)
+
+
+# ── one death ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_job_whose_runner_is_killed_counts_a_crash_and_runs_again(house: House) -> None:
+    worker = house.worker()
+    handle = house.send("hold", "end")
+    house.wait_begun(handle)
+    killed = kill_runner(worker)
+    assert house.wait_begun(handle, 2) != killed
+    assert house.faults(handle) == (1, 1, 0)
+    assert house.record(handle).suspect
+    house.let("end")
+    house.get(handle)
+    assert house.outcomes(handle) == {Outcome.CRASHED: 1}
+    (attempt,) = house.job(handle).attempts
+    assert attempt.failure is not None
+    assert attempt.failure.type == "windlass.core.errors.Crashed"
+    assert attempt.failure.message.startswith("The process that ran it was killed by SIGKILL.")
+
+
+def test_claims_that_it_had_not_started_go_back_uncounted_and_run(house: House) -> None:
+    worker = house.worker(slots=2)
+    warm_up(house)
+    started = house.send("hold", "end")
+    house.wait_begun(started)
+    with standing_still(worker.pids()[1]):
+        behind = [house.send("touch") for _ in range(10)]
+        wait_for("all of them to be with it", lambda: len(worker.crew.desk.open) == 11)
+        kill_runner(worker)
+    for handle in behind:
+        house.get(handle)
+        assert (len(house.begun(handle)), house.faults(handle)) == (1, (1, 0, 0))
+    house.let("end")
+    house.get(started)
+    assert house.faults(started) == (1, 1, 0)
+
+
+def test_an_end_that_was_written_before_the_death_counts(house: House) -> None:
+    """Of the jobs in one slot the first ones have ended, the next kills the process, the last have not begun."""
+    worker = house.worker()
+    warm_up(house)
+    with standing_still(worker.pids()[1]):
+        before = [house.send("touch") for _ in range(5)]
+        killer = house.send("dies_once")
+        after = [house.send("touch") for _ in range(5)]
+        wait_for("all of them to be with it", lambda: len(worker.crew.desk.open) == 11)
+    for handle in [*before, *after]:
+        house.get(handle)
+        assert (len(house.begun(handle)), house.faults(handle)) == (1, (1, 0, 0))
+    house.get(killer)
+    assert house.faults(killer) == (1, 1, 0)
+    assert {house.begun(handle)[0] for handle in before} == {house.begun(killer)[0]}
+
+
+def test_a_runner_that_died_between_jobs_is_replaced_and_nothing_is_counted(house: House) -> None:
+    worker = house.worker()
+    house.get(house.send("touch"))
+    killed = kill_runner(worker)
+    handle = house.send("touch")
+    assert house.get(handle) != killed
+    assert house.faults(handle) == (1, 0, 0)
+
+
+def test_a_runner_that_stands_still_is_killed_and_its_job_counts_a_crash(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warden, "SILENCE_US", 2_000_000)
+    worker = house.worker()
+    handle = house.send("hold", "end")
+    stopped = house.wait_begun(handle)
+    os.kill(worker.pids()[1], signal.SIGSTOP)
+    assert house.wait_begun(handle, 2) != stopped
+    house.let("end")
+    house.get(handle)
+    assert house.faults(handle) == (1, 1, 0)
+    (attempt,) = house.job(handle).attempts
+    assert attempt.failure is not None
+    assert "no sign of life" in attempt.failure.message
+
+
+def test_what_a_task_has_started_dies_with_its_runner(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the supervisor kills it: a program left behind would hold what the next run needs."""
+    monkeypatch.setattr(warden, "SILENCE_US", 2_000_000)
+    worker = house.worker()
+    handle = house.send("starts_a_program")
+    program = wait_for("a program", lambda: programs(house))[0]
+    os.kill(worker.pids()[1], signal.SIGSTOP)
+    wait_for("the program to end", lambda: gone([program]))
+    handle.cancel()
+
+
+def programs(house: House) -> list[int]:
+    words = house.marks_file.read_text().split()
+    return [int(word.removeprefix("program:")) for word in words if word.startswith("program:")]
+
+
+# ── poison ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+WAYS = {"segfault": "SIGSEGV", "exit": "exit code 3", "kill": "SIGKILL", "abort": "SIGABRT"}
+
+
+@pytest.mark.parametrize(("task", "ways"), [("dies", list(WAYS)), ("dies_untried", ["kill"])])
+def test_a_pill_is_dead_after_three_crashes_whatever_its_policy_says(house: House, task: str, ways: list[str]) -> None:
+    """And nobody beside it pays for it."""
+    worker = house.worker(processes=2)
+    pills = {way: house.send(task, way) for way in ways}
+    good = [house.send("touch") for _ in range(50)]
+    for way, pill in pills.items():
+        with pytest.raises(JobDead, match="poison"):
+            house.get(pill)
+        record = house.record(pill)
+        assert (record.reason, record.crashes, record.losses, record.attempt) == ("poison", 3, 0, 1)
+        assert len(house.begun(pill)) == 3
+        assert house.outcomes(pill) == {Outcome.CRASHED: 3}
+        failure = house.job(pill).failure
+        assert failure is not None
+        assert (failure.type, WAYS[way] in failure.message) == ("windlass.core.errors.Crashed", True)
+    for handle in good:
+        house.get(handle)
+    wait_for("two runners to work", lambda: len(worker.pids()) == 2)
+
+
+def test_jobs_beside_a_pill_survive_it(house: House) -> None:
+    """One that ran in the same process when it died may count a crash: then it runs alone, and is cleared."""
+    house.worker(slots=4)
+    pills = [house.send("dies", way) for way in ("segfault", "exit")]
+    beside = [house.send("touch") for _ in range(100)]
+    for handle in beside:
+        house.get(handle)
+        attempt, crashes, losses = house.faults(handle)
+        assert (attempt, crashes < 3, losses) == (1, True, 0)
+        assert len(house.begun(handle)) <= 1 + crashes, "no run without a fault that explains it"
+    for pill in pills:
+        with pytest.raises(JobDead, match="poison"):
+            house.get(pill)
+        assert house.faults(pill) == (1, 3, 0)
+
+
+# ── suspects ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_suspect_runs_in_a_process_of_its_own_while_others_go_on(house: House) -> None:
+    worker = house.worker(processes=2, slots=2)
+    long = house.send("hold", "last")
+    house.wait_begun(long)
+    suspect = make_suspect_beside(house, long)
+    apart = house.begun(suspect)[1]
+    assert apart not in worker.pids().values()
+    others = [house.send("touch") for _ in range(50)]
+    assert {house.get(handle) for handle in others} <= set(worker.pids().values())
+    assert long.state is State.RUNNING, "it is not waited for"
+    assert house.record(suspect).started_us is not None, "its start is written first"
+    house.let("end")
+    assert house.get(suspect) == apart
+    assert {mark.job for mark in house.marks("begin") if mark.pid == apart} == {suspect.id}
+    wait_for("its process to end", lambda: gone([apart]))
+    house.let("last")
+    assert house.faults(long) == (1, 0, 0)
+    house.get(long)
+
+
+def make_suspect_beside(house: House, long: Handle[Any]) -> Handle[Any]:
+    """A suspect whose first process was another than that of a long job, which it must not take along."""
+    handle = house.send("hold", "end")
+    pid = house.wait_begun(handle)
+    assert pid != house.begun(long)[0], "the runner with the most room gets the next job"
+    os.kill(pid, signal.SIGKILL)
+    house.wait_begun(handle, 2)
+    return handle
+
+
+def test_after_one_suspect_the_next_has_its_turn(house: House) -> None:
+    worker = house.worker(slots=2)
+    pair = [house.send("hold", "end") for _ in range(2)]
+    for handle in pair:
+        house.wait_begun(handle)
+    kill_runner(worker)
+    wait_for("one to begin again", lambda: len(house.marks("begin")) == 3)
+    house.get(house.send("touch"))  # the new runner works, and there is nothing left to ask for
+    house.let("end")
+    pids = {house.get(handle) for handle in pair}
+    assert len(pids) == 2, "each has a fresh process"
+    assert [house.faults(handle) for handle in pair] == [(1, 1, 0)] * 2
+
+
+def test_a_suspect_that_succeeds_is_none_any_more(house: House) -> None:
+    house.worker()
+    handle = house.send("dies_once")
+    house.get(handle)
+    record = house.record(handle)
+    assert (record.state, record.crashes, record.suspect) == (State.SUCCEEDED, 1, False)
+
+
+def test_a_suspect_that_is_taken_back_before_its_process_works_gets_another(house: House) -> None:
+    worker = house.worker(house.write("slow.py", SLOW))
+    handle = house.send("hold", "end")
+    pid = house.wait_begun(handle)
+    house.let("wait")
+    os.kill(pid, signal.SIGKILL)
+    wait_for("a process for it alone", lambda: {process.number for process in worker.runners.processes()} == {0, 1})
+    apart = next(process.pid for process in worker.runners.processes() if process.number == 0)
+    worker.crew.give_back(worker.runners.take_back())
+    (house.folder / "wait").unlink()
+    assert house.wait_begun(handle, 2) != apart
+    assert gone([apart])
+    house.let("end")
+    house.get(handle)
+    assert house.faults(handle) == (1, 1, 0)
+
+
+SLOW = f"""
+import os, sys, time
+from pathlib import Path
+while (Path(os.environ["MARKS_FOLDER"]) / "wait").exists(): time.sleep(0.005)
+sys.path.insert(0, {str(PILLS.parent)!r})
+from pills import app
+"""
