@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.soak.waiting import wait_for
 from tests.worker.house import House, house_in
 from tests.worker.rig import Rig
+from tests.worker.yard import Yard
 from windlass.app.app import App
 
 
@@ -47,6 +50,19 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setenv("MARKS_FOLDER", str(tmp_path))
     with house_in(tmp_path) as house:
         yield house
+
+
+@pytest.fixture
+def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yard]:
+    """Where workers with processes of their own work."""
+    with ExitStack() as stack:
+        yield Yard(tmp_path, stack, monkeypatch)
+
+
+@pytest.fixture
+def tasks(yard: Yard) -> Any:
+    """The tasks of `limited.py`, to be sent to the store of the yard."""
+    return yard.load()
 
 
 @pytest.fixture(autouse=True)

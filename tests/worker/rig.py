@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from queue import Empty
 from typing import Any
 
@@ -69,8 +70,9 @@ def staff_of(crew: Crew) -> InProcess:
 class Rig:
     """A worker in pieces, on an engine that fails on command."""
 
-    def __init__(self, app: App, slots: int = 2, name: str = "") -> None:
+    def __init__(self, app: App, slots: int = 2, name: str = "", resources: Mapping[str, int] | None = None) -> None:
         self.app = app
+        self.resources = resources or {}
         self.clock = FakeClock()
         self.engine = FaultyEngine(MemoryEngine(name, app.limits))
         self.engine.open()
@@ -94,7 +96,7 @@ class Rig:
             kind="threads",
             queues=None,
             name="by hand",
-            resources={},
+            resources=self.resources,
         )
 
     def _by_hand(self, crew: Crew, slots: int) -> ByHand:
@@ -107,7 +109,7 @@ class Rig:
     def second(self, slots: int = 2) -> Rig:
         """Another worker of the same app on the same store."""
         other = object.__new__(Rig)
-        other.app, other.clock, other.engine = self.app, self.clock, self.engine
+        other.app, other.clock, other.engine, other.resources = self.app, self.clock, self.engine, self.resources
         other.crew = self.new_crew(slots)
         other.pool = other._by_hand(other.crew, slots)
         other.crew.heartbeat.announce()
