@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,12 @@ import pytest
 
 from tests.soak.waiting import wait_for
 from tests.worker.house import House, environment
+from windlass.core.clock import SystemClock
 from windlass.core.errors import BrokenApp, RunnersDie
 from windlass.worker import foreman
+from windlass.worker.asked import Asked
+from windlass.worker.plan import Plan
+from windlass.worker.runners import Runners
 
 GOOD = """
 from windlass import App
@@ -118,6 +124,21 @@ def test_an_app_that_was_broken_for_a_moment_goes_on(house: House, monkeypatch: 
         assert house.get(house.send("one")) == 1
     assert worker.runners.foreman.trouble is None
     assert starts(house) > 2 * foreman.MOST_QUICK
+
+
+def test_a_runner_that_dies_before_the_store_is_open_is_replaced(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    runners = Runners(Plan(app=str(house.write("tasks.py", GOOD)), name="early"), SystemClock())
+    try:
+        assert runners.hire(Asked()) is not None
+        (pid,) = runners.pids()
+        os.kill(pid, signal.SIGKILL)
+        wait_for("another", lambda: runners.pids() and pid not in runners.pids())
+    finally:
+        runners.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"(process {pid}) was killed by SIGKILL" in caplog.text
 
 
 FLICKERS = """

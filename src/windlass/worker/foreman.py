@@ -264,9 +264,7 @@ class Foreman(Service):
         with roster.lock:
             roster.living.remove(runner)
         started = bool(roster.marks(runner))
-        # Before its first word there was nobody to work for.
-        if runner.hello is not None or runner.alone is not None:
-            self._boss.inherit(runner)
+        self._boss.inherit(runner)
         runner.close()
         if runner.leaving:
             self._quick = 0  # those who died quickly did not come one after the other
