@@ -14,6 +14,7 @@ from windlass.app.app import App
 from windlass.app.handle import Handle
 from windlass.core.clock import SystemClock
 from windlass.core.events import Bus
+from windlass.core.info import Process
 from windlass.core.job import Job, Outcome, Record
 from windlass.engines.connect import connect
 from windlass.worker.asked import Asked
@@ -63,6 +64,10 @@ class Staffed:
             wait_for("all runners to work", lambda: len(self.pids()) == plan.processes)
             undo.callback(self.crew.stop, 0)
             self._undo = undo.pop_all()
+
+    def runner_processes(self) -> list[Process]:
+        """All of its runners, a suspect's own (number 0) too."""
+        return [process for process in self.runners.processes() if process.role == "runner"]
 
     def pids(self) -> dict[int, int]:
         """The processes of its runners that work, by number; a suspect's own process is not among them."""

@@ -241,8 +241,8 @@ def test_a_suspect_that_is_taken_back_before_its_process_works_gets_another(hous
     pid = house.wait_begun(handle)
     house.let("wait")
     os.kill(pid, signal.SIGKILL)
-    wait_for("a process for it alone", lambda: {process.number for process in worker.runners.processes()} == {0, 1})
-    apart = next(process.pid for process in worker.runners.processes() if process.number == 0)
+    wait_for("a process for it alone", lambda: {process.number for process in worker.runner_processes()} == {0, 1})
+    apart = next(process.pid for process in worker.runner_processes() if process.number == 0)
     worker.crew.give_back(worker.runners.take_back())
     (house.folder / "wait").unlink()
     assert house.wait_begun(handle, 2) != apart

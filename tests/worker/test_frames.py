@@ -65,15 +65,22 @@ SETTLEMENT = Settlement(
     ran_us=5,
 )
 FROM_RUNNER: list[FromRunner] = [
-    Hello(Settings(url="sqlite:///jobs.db"), {"a": False, "b": True}, {False: 4, True: 4}, ("Settled",), verdicts=True),
+    Hello(
+        Settings(url="sqlite:///jobs.db"),
+        {"a": False, "b": True},
+        {False: 4, True: 4},
+        {"a": "morgue"},
+        ("Settled",),
+        verdicts=True,
+    ),
     Unfit("It cannot.", "Do this.", "Traceback …", "WL404"),
     Ends((SETTLEMENT, Settlement(id=JOB, fence=8)), (Note(id=JOB, fence=7, kind="log", data=b"\xff line"),)),
     Back(((JOB, 7), (WORKER, 8))),
     Overran((JOB, 7)),
 ]
 TO_RUNNER: list[ToRunner] = [
-    Welcome("tasks.py", "auto", 4, 8, 1, "box", 4711, "debug", "json", "w.log"),
-    Work(WORKER, (CLAIM, CLAIM)),
+    Welcome("tasks.py", "auto", 4, 8, 1, True, "box", 4711, "debug", "json", "w.log"),
+    Work(WORKER, 3, (CLAIM, CLAIM)),
     CancelJob(JOB),
     Recall(),
     Judge(CLAIM, "memory", 12, 1 << 40),
