@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.soak.checker import Evidence, Store, check, digest
+from tests.soak.checker import Evidence, Store, check, digest, runs_are_paid_for, written_ends_stay
 from tests.soak.recorder import Entry, Line
+from tests.soak.runs import Mark
 from tests.soak.workload import Deed, Mixture
 from windlass.core.job import Edge, Job, Record, Request, State, Unique
 
@@ -54,6 +55,7 @@ def evidence(
     leftovers: Sequence[str] = (),
     miscount: int = 0,
     plan: list[Request] | None = None,
+    runs: Sequence[str] = (),
 ) -> Evidence:
     counts: dict[tuple[str, str, State], int] = {}
     for job in jobs:
@@ -68,6 +70,7 @@ def evidence(
         digest(sorted(lines, key=lambda line: line.at)),
         Store({job.id.hex(): job for job in jobs}, counts, integrity, leftovers),
         effects,
+        marks=[Mark("begin", at, 1, 1, job, 10) for at, job in enumerate(runs)],
     )
 
 
@@ -117,6 +120,7 @@ BROKEN = {
     ),
     "6 no effect": ("6", evidence(life(A, 0, 10), [done(request(A), 10)], effects=[])),
     "6 older last": ("6", evidence(life(A, 0, 10), [done(request(A), 10)], effects=[(A, 10), (A, 12)])),
+    "7 once more": ("7", evidence(life(A, 0, 10), [done(request(A), 10, crashes=1)], runs=[A, A, A])),
     "8 overlap": (
         "8",
         evidence(
@@ -151,6 +155,15 @@ BROKEN = {
 def test_a_broken_invariant_is_found_by_its_own_check(case: str) -> None:
     number, given = BROKEN[case]
     assert number in names(given)
+
+
+def test_a_run_for_each_fault_is_paid_for_and_one_more_after_a_written_end_is_found() -> None:
+    crashed = done(request(A), 10, crashes=1)
+    again = evidence(life(A, 0, 10), [crashed], runs=[A, A])
+    assert check(again) == []
+    assert check(again, [written_ends_stay]), "its own slot went on, so its end had been written"
+    died = evidence(life(A, 0, 10), [crashed, done(request(B), 30)], runs=[B, A])
+    assert check(died, [runs_are_paid_for, written_ends_stay]) == []
 
 
 def test_the_same_seed_deals_the_same_jobs_and_another_deals_others() -> None:

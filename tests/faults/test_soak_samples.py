@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from tests.soak import kills, lost_locks, power_cuts
+from tests.soak import frozen, kills, lost_locks, poison, power_cuts, recovery, runners
 from tests.soak.kills import Report
 
 
@@ -40,3 +41,31 @@ def test_processes_whose_posix_locks_vanish_all_the_time_lose_nothing(tmp_path: 
     report = lost_locks.run_store(tmp_path, seed=7, jobs=1_000)
     assert_clean(report)
     assert report.faults["rattles"] > 0
+
+
+def test_a_pill_is_dead_after_three_crashes_and_no_good_job_pays_for_it(tmp_path: Path) -> None:
+    report = poison.run_round(tmp_path, seed=3, shape=poison.Shape(good=40, pills=4))
+    assert_clean(report)
+    assert report.faults["crashed runner"] == 3 * 4
+    assert report.counts["poison"] == 4
+    assert report.counts["succeeded"] == 40
+
+
+def test_a_job_runs_again_whoever_was_killed_and_no_loop_in_c_outlives_its_grace(tmp_path: Path) -> None:
+    report = recovery.run_round(tmp_path, recovery.Shape(runners=2, supervisors=2, hard=2))
+    assert_clean(report)
+    assert {name: len(times) for name, times in report.times_ms.items()} == {"runner": 2, "hard": 2, "supervisor": 2}
+
+
+def test_runners_and_supervisors_killed_and_stopped_at_random_lose_nothing(tmp_path: Path) -> None:
+    report = runners.run_round(tmp_path, seed=11, shape=runners.Shape(jobs=120, faults=6))
+    assert_clean(report)
+    assert report.faults.total() == 6
+    assert report.counts["succeeded"] + report.counts["poison"] == 120
+
+
+@pytest.mark.parametrize("death", ["lock", "lease"])
+def test_a_supervisor_that_stands_still_for_three_leases_has_one_effect(
+    tmp_path: Path, death: Literal["lock", "lease"]
+) -> None:
+    assert_clean(frozen.run_round(tmp_path, death))

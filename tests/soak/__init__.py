@@ -2,8 +2,12 @@
 
 Read in this order: `recorder.py` (what each process writes down), `workload.py` (which jobs), `worker.py` and
 `writer.py` (the processes that are hurt), `checker.py` (the invariants of DESIGN §10 over what was written down and
-what the store holds), then the stories: `kills.py`, `power_cuts.py`, `lost_locks.py`, `machine.py`.
+what the store holds), then the stories of the store: `kills.py`, `power_cuts.py`, `lost_locks.py`, `machine.py`.
+
+The stories of supervisors and runners stand on `runs.py` (what tasks write down), `tasks.py`, `supervisor.py` (one
+whose claims and settles are written down) and `fleet.py` (who starts and stops them): `poison.py`, `recovery.py`,
+`runners.py`, `frozen.py`.
 
 `make soak` runs them whole and writes docs/evidence/<story>.json; `tests/faults/` runs small seeded samples. No story
-checks a time, and none touches a process, a mount or a file that it did not make.
+but `recovery`, when it is whole, checks a time, and none touches a process, a mount or a file that it did not make.
 """

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.soak import evidence, kills, lost_locks, machine, power_cuts
+from tests.soak import evidence, frozen, kills, lost_locks, machine, poison, power_cuts, recovery, runners
 from tests.soak.checker import Violation
 from tests.soak.kills import Report
 
@@ -114,11 +114,55 @@ def run_machine(seed: int, rounds: int) -> Report:
     return whole
 
 
+def run_poison(seed: int, rounds: int) -> Report:
+    """Story E; a round is a store with a thousand good jobs and a hundred pills."""
+    whole, tell = Report(), Telling("poison", rounds)
+    for number in range(rounds):
+        whole.add(in_folder(lambda folder, n=number: poison.run_round(folder, seed + n, poison.Shape())))
+        tell(number + 1, whole)
+    return whole
+
+
+def run_recovery(_seed: int, rounds: int) -> Report:
+    """Story F; a round is every kind of death, so many times as its shape says."""
+    whole, tell = Report(), Telling("recovery", rounds)
+    for number in range(rounds):
+        whole.add(in_folder(lambda folder: recovery.run_round(folder, recovery.Shape())))
+        tell(number + 1, whole)
+    whole.violations += recovery.missed(whole.times_ms)
+    return whole
+
+
+def run_runners(seed: int, rounds: int) -> Report:
+    """Story G."""
+    whole, tell = Report(), Telling("runners", rounds)
+    for number in range(rounds):
+        whole.add(in_folder(lambda folder, n=number: runners.run_round(folder, seed + n, runners.Shape())))
+        tell(number + 1, whole)
+        if whole.violations:
+            break
+    return whole
+
+
+def run_frozen(_seed: int, rounds: int) -> Report:
+    """Story H; a round is a standstill where a lock tells of deaths, and one where a lease does."""
+    whole, tell = Report(), Telling("frozen", rounds)
+    for number in range(rounds):
+        whole.add(in_folder(lambda folder: frozen.run_round(folder, "lock")))
+        whole.add(in_folder(lambda folder: frozen.run_round(folder, "lease")))
+        tell(number + 1, whole)
+    return whole
+
+
 STORIES: dict[str, tuple[Callable[[int, int], Report], int]] = {
     "kills": (run_kills, 200),
     "power_cuts": (run_power_cuts, 300),
     "lost_locks": (run_lost_locks, lost_locks.JOBS // lost_locks.BATCH),
     "machine": (run_machine, 2 * 500 // machine.EXAMPLES),
+    "poison": (run_poison, 1),
+    "recovery": (run_recovery, 1),
+    "runners": (run_runners, 20),
+    "frozen": (run_frozen, 5),
 }
 
 
@@ -141,11 +185,14 @@ def run_story(name: str, seed: int, rounds: int | None) -> bool:
             faults=evidence.positive(report.faults),
             violations=[str(violation) for violation in report.violations[:100]],
             notes=report.notes,
+            times_ms={name: recovery.figures(times) for name, times in report.times_ms.items()},
             duration_s=round(time.monotonic() - began, 1),
             started=started,
         )
     )
     print(f"{name}: {result}, {path}", flush=True)
+    for what, times in report.times_ms.items():
+        print(f"  {what}: " + ", ".join(f"{which} {ms:.0f} ms" for which, ms in recovery.figures(times).items()))
     for violation in report.violations[:20]:
         print(f"  {violation}")
     for line in report.stories[:200]:

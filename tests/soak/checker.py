@@ -8,6 +8,7 @@
 | 4 | fences_grow |
 | 5 | stale_settles_change_nothing |
 | 6 | guarded_effects_happen_once |
+| 7 | runs_are_paid_for, written_ends_stay |
 | 8 | lanes_never_overlap |
 | 9 | lanes_keep_their_order |
 | 10 | nothing_runs_without_an_owner |
@@ -29,6 +30,7 @@ from itertools import pairwise
 import msgspec
 
 from tests.soak.recorder import Line
+from tests.soak.runs import Mark, begun
 from tests.soak.workload import Deed, follow_ups
 from windlass.core.job import ENDED, Job, Outcome, Record, Request, State
 
@@ -147,6 +149,10 @@ class Store:
     """Whether open saw that the last end was unclean."""
 
 
+def _read_deed(payload: bytes) -> Deed:
+    return msgspec.json.decode(payload, type=Deed)
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Everything that is known about one round. `drained`: all processes went home, nothing was left to do."""
@@ -156,13 +162,16 @@ class Evidence:
     store: Store
     effects: Sequence[tuple[str, int]] = ()
     drained: bool = True
+    marks: Sequence[Mark] = ()
+    """Of the runs, where tasks wrote them down."""
+    read_deed: Callable[[bytes], Deed] = _read_deed
 
     def record(self, job: str) -> Record | None:
         found = self.store.jobs.get(job)
         return None if found is None else found.record
 
     def deed(self, job: str) -> Deed:
-        return msgspec.json.decode(self.store.jobs[job].request.payload, type=Deed)
+        return self.read_deed(self.store.jobs[job].request.payload)
 
     def first_fence(self, job: str) -> int:
         """The fence of its first claim, written down or not: a kill may have eaten the line. NEVER: none."""
@@ -297,6 +306,31 @@ def guard(effects: Iterable[tuple[str, int]]) -> dict[str, int]:
         if fence >= kept.get(job, 0):
             kept[job] = fence
     return kept
+
+
+def runs_are_paid_for(evidence: Evidence) -> Iterator[Violation]:
+    """7: a job runs once, and once more for each attempt, crash and loss that its record counts."""
+    for job, runs in Counter(mark.job for mark in begun(evidence.marks)).items():
+        record = evidence.record(job)
+        faults = 0 if record is None else record.attempt - 1 + record.crashes + record.losses
+        if runs > 1 + faults:
+            yield Violation("7 runs_are_paid_for", job, f"ran {runs} times, and its record knows of {faults} faults")
+
+
+def written_ends_stay(evidence: Evidence) -> Iterator[Violation]:
+    """7, where no supervisor died: a slot that begins its next job had written the end of the one before.
+
+    Only for jobs that do not fail: who is tried again runs again.
+    """
+    last: dict[tuple[int, int], str] = {}
+    written: set[str] = set()
+    for mark in begun(evidence.marks):
+        slot = (mark.pid, mark.thread)
+        if slot in last:
+            written.add(last[slot])
+        last[slot] = mark.job
+        if mark.job in written:
+            yield Violation("7 written_ends_stay", mark.job, "ran again after its end had been written")
 
 
 def lanes_never_overlap(evidence: Evidence) -> Iterator[Violation]:
@@ -445,6 +479,7 @@ ALL: tuple[Check, ...] = (
     fences_grow,
     stale_settles_change_nothing,
     guarded_effects_happen_once,
+    runs_are_paid_for,
     lanes_never_overlap,
     lanes_keep_their_order,
     nothing_runs_without_an_owner,

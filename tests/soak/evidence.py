@@ -28,6 +28,8 @@ class Evidence(msgspec.Struct, kw_only=True):
     faults: dict[str, int]
     violations: list[str]
     notes: list[str] = []
+    times_ms: dict[str, dict[str, float]] = {}
+    """By what was timed: p50, p99 and the longest."""
     duration_s: float
     started: str
     python: str = platform.python_version()

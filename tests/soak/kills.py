@@ -46,6 +46,7 @@ class Report:
     violations: list[Violation] = field(default_factory=list[Violation])
     stories: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
+    times_ms: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
 
     def add(self, other: Report) -> None:
         self.counts += other.counts
@@ -53,6 +54,8 @@ class Report:
         self.violations += other.violations
         self.stories += other.stories
         self.notes += other.notes
+        for name, times in other.times_ms.items():
+            self.times_ms.setdefault(name, []).extend(times)
 
 
 class Crew:

@@ -1,0 +1,82 @@
+"""A real supervisor with real runners, whose claims and settles are written down: `python -m tests.soak.supervisor`.
+
+It differs from `windlass worker` in its engine alone: the sqlite engine with a recorder beside it, and, where the story
+wants it, deaths told by lease.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tests.soak.recorder import Recorder
+from windlass.core.settings import Settings
+from windlass.engines import connect
+from windlass.engines.protocol import Beat, Claims, Engine, Order, Orders, Settlement, Sweep, Swept, Verdict
+from windlass.engines.sqlite import SqliteEngine
+from windlass.observe import logs
+from windlass.worker.plan import Plan
+from windlass.worker.supervisor import Supervisor
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a supervisor has to do, and where it writes down what it does."""
+
+    plan: Plan
+    record: str
+    death: Literal["lock", "lease"] = "lock"
+
+
+class RecordingEngine(SqliteEngine):
+    """Writes down what a worker asks of the store, and the answers."""
+
+    def __init__(self, url: str, settings: Settings, recorder: Recorder, death: Literal["lock", "lease"]) -> None:
+        super().__init__(connect.sqlite_path(url), settings.limits, death=death, disk_floor=0, disk_reserve=0)
+        self._recorder = recorder
+
+    def renew(self, beat: Beat, /) -> Orders:
+        self._recorder.worker = beat.card.worker.hex()
+        return super().renew(beat)
+
+    def claim(self, order: Order, /) -> Claims:
+        call = self._recorder.invoke("claim", note=str(order.ticket))
+        found = super().claim(order)
+        if found.claims:
+            taken = [(claim.id.hex(), claim.fence, claim.lane or "") for claim in found.claims]
+            self._recorder.ok("claim", call, taken, note=str(order.ticket))
+        return found
+
+    def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
+        call = self._recorder.invoke("settle", [(s.id.hex(), s.fence, s.transition.to.value) for s in settlements])
+        verdicts = super().settle(settlements)
+        answers = [(s.id.hex(), s.fence, v.value) for s, v in zip(settlements, verdicts, strict=True)]
+        self._recorder.ok("settle", call, answers)
+        return verdicts
+
+    def sweep(self, sweep_: Sweep, /) -> Swept:
+        call = self._recorder.invoke("sweep")
+        swept = super().sweep(sweep_)
+        if swept.lost or swept.workers:
+            self._recorder.ok("sweep", call, note=f"{swept.workers} {swept.lost}")
+        return swept
+
+
+def main() -> None:
+    """Works until a signal comes."""
+    given = msgspec.json.decode(sys.argv[1], type=Assignment)
+    recorder = Recorder(Path(given.record))
+
+    def made(url: str, settings: Settings) -> Engine:
+        return RecordingEngine(url, settings, recorder, given.death)
+
+    connect.OWN["sqlite"] = made
+    logs.set_up(given.plan.level, "console", None)
+    Supervisor(given.plan).run()
+
+
+if __name__ == "__main__":
+    main()
