@@ -3,7 +3,8 @@
 In reading order: `bars.toml` and `bars.py` (what must be reached), `stores.py` (files with a million jobs, made once
 and copied), `rounds.py` (two contestants in turn, each in a process of its own), `bare.py` (the loop we are held
 against), then a family of measurements each: of the engine `claims.py`, `inserts.py`, `growth.py`, of the worker
-`drains.py`, `latency.py`, `footprint.py`; `report.py` (table, evidence).
+`drains.py`, `latency.py`, `footprint.py`, of the worker with processes `runners.py` (`supervised.py` starts it,
+its tasks are in `tasks.py` and `work.py`); `report.py` (table, evidence).
 
 `race/` is the other half: we and other queues, each in an environment of its own (`python -m bench.race`, `make race`).
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import bars, claims, drains, footprint, growth, inserts, latency
+from bench import bars, claims, drains, footprint, growth, inserts, latency, runners
 from bench.report import ROOT, Line, judged, report, table, write
 from bench.rounds import Course, Round, say
 from bench.stores import BYTES_PER_JOB, Workshop
@@ -39,6 +39,10 @@ MEASUREMENTS: dict[str, Callable[[Course], list[Round]]] = {
         footprint.import_time,
         footprint.worker_rss,
         footprint.help_time,
+        runners.runner_drain,
+        runners.second_runner,
+        runners.idle_runners,
+        runners.runners_pss,
     )
 }
 

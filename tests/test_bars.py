@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench import bars, drains, latency
+from bench import bars, drains, latency, runners, supervised
 from bench.__main__ import MEASUREMENTS, main
 from bench.report import Report, judged, table
 from bench.rounds import Round, Run
@@ -128,11 +128,12 @@ def test_a_payload_is_what_a_sender_would_have_sealed() -> None:
     assert (encode_arguments(args, kwargs), kwargs) == (PAYLOAD, {})
 
 
-@pytest.mark.parametrize("run", [drains.run_solo, drains.run_threads, drains.run_aio])
+@pytest.mark.parametrize("run", [drains.run_solo, drains.run_threads, drains.run_aio, runners.run_supervised])
 def test_a_worker_that_did_not_run_every_job_has_no_figure(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drains, "LONGEST_S", 0.3)
+    monkeypatch.setattr(supervised, "LONGEST_S", 1.0)
     make(tmp_path / "jobs.db", STOCK)
     with pytest.raises(RuntimeError, match=f"left 1 of {STOCK.plain + 1} jobs undone"):
         next(run(tmp_path / "jobs.db", [STOCK.plain + 1]))
