@@ -134,6 +134,13 @@ def backtracks() -> None:
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
+@app.task(name="blocks_the_loop", timeout=0.2, grace=0.2)
+async def blocks_the_loop() -> None:
+    """Gives the loop no turn in which it could be cancelled."""
+    tell("begin")
+    ignore_everything()
+
+
 # ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
