@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from windlass import __version__
 from windlass.core.clock import Clock
 from windlass.core.commands import Do
 from windlass.core.errors import StoreError
 from windlass.core.events import Bus
-from windlass.core.gates import read_gate
+from windlass.core.gates import fits, read_gate
 from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.info import Info
 from windlass.core.job import State
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import redact_url
 from windlass.core.settings import Settings
-from windlass.engines.protocol import Claim, Engine, Note, Settlement, TallyQuery, Verdict
+from windlass.engines.protocol import Claim, Engine, Note, Query, Settlement, TallyQuery, Verdict
 from windlass.worker.budget import Budget
 from windlass.worker.consumer import Consumer
 from windlass.worker.desk import Desk
@@ -191,7 +191,7 @@ class Crew:
         return bool(self.staff.wishes()) and bool(self._queues_with_work())
 
     def _queues_with_work(self) -> list[str]:
-        """Queues with ready jobs that it could run: it takes the queue, knows the task, and nobody paused it."""
+        """Queues that it takes and nobody paused, with ready jobs that it knows and is large enough for."""
         tasks, engine = set(self.staff.tasks()), self._engine
         queues = sorted(
             {
@@ -203,8 +203,22 @@ class Crew:
         )
         rules = engine.read([f"queue/{queue}" for queue in queues]) if queues else []
         return [
-            queue for queue, rule in zip(queues, rules, strict=True) if rule is None or not read_gate(rule.value).paused
+            queue
+            for queue, rule in zip(queues, rules, strict=True)
+            if rule is None or not read_gate(rule.value).paused
+            if self._has_some_that_fits(queue, tasks)
         ]
+
+    def _has_some_that_fits(self, queue: str, tasks: Container[str]) -> bool:
+        """Whether one of its ready jobs is not too big for this worker."""
+        cursor = None
+        while True:
+            page = self._engine.search(Query(state=State.READY, queue=queue, cursor=cursor))
+            if any(job.request.task in tasks and fits(job.request.needs, self._budget.totals) for job in page.jobs):
+                return True
+            cursor = page.cursor
+            if cursor is None:
+                return False
 
     # ── start and stop ──────────────────────────────────────────────────────────────────────────────────
 
