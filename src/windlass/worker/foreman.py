@@ -69,7 +69,7 @@ class Foreman(Service):
         self._roster = roster
         self._boss = boss
         self._plan = roster.plan
-        self._warden = Warden(roster, self.retire_in_turn, boss.take_from)
+        self._warden = Warden(roster, self.retire_in_turn, self._hear_all, boss.take_from)
         self._selector = selectors.DefaultSelector()
         self._bell_in, self._bell_out = socket.socketpair()
         for end in (self._bell_in, self._bell_out):
@@ -133,6 +133,9 @@ class Foreman(Service):
 
     def _hear(self, runner: RunnerProcess) -> None:
         self._hand_on(runner, runner.read())
+
+    def _hear_all(self, runner: RunnerProcess) -> None:
+        self._hand_on(runner, runner.read_to_the_end())
 
     def _hand_on(self, runner: RunnerProcess, frames: list[FromRunner]) -> None:
         for frame in frames:
@@ -213,7 +216,7 @@ class Foreman(Service):
 
     def complain(self, runner: RunnerProcess, unfit: Unfit) -> None:
         """It says that it cannot."""
-        runner.unfit = unfit
+        runner.unfit, runner.told_us = unfit, self._clock.monotonic_us()
         if self._roster.hello is None:
             self._give_up(_error_of(unfit))
 
@@ -229,8 +232,8 @@ class Foreman(Service):
             self.wake()
 
     def _hurry(self, now_us: int) -> float | None:
-        """Kills those that were told to end and do not: Python waits for threads that tasks have left behind."""
-        leaving = [runner for runner in self._roster.all() if runner.leaving]
+        """Kills those that should end and do not: Python waits for threads that the user's code has left behind."""
+        leaving = [runner for runner in self._roster.all() if runner.leaving or runner.unfit]
         for runner in leaving:
             if now_us - runner.told_us >= END_S * 1e6:
                 log.warning("Runner %d (process %d) does not end, and is killed.", runner.number, runner.pid)
@@ -258,7 +261,7 @@ class Foreman(Service):
 
     def _bury(self, runner: RunnerProcess, now_us: int) -> None:
         """What it wrote before its death counts: it is read to the last byte first."""
-        self._hand_on(runner, runner.read_to_the_end())
+        self._hear_all(runner)
         roster = self._roster
         self._selector.unregister(runner.link)
         with roster.lock:

@@ -199,7 +199,7 @@ class RunnerProcess:
         return self._whole(self._receive())
 
     def read_to_the_end(self) -> list[FromRunner]:
-        """Whatever is left of a runner that is dead."""
+        """Everything that it has written by now; of one that is dead, all that is left."""
         frames: list[FromRunner] = []
         while data := self._receive():
             frames += self._whole(data)

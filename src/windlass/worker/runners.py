@@ -213,13 +213,14 @@ class Runners:
             return sum(room.waiting for runner in self.roster.living for room in runner.rooms.values())
 
     def take_back(self) -> list[Claim]:
-        """Those that no runner has yet; the others are asked for, and come back one by one."""
+        """Those that no runner has, or can judge; the others are asked for, and come back one by one."""
         with self.roster.lock:
             back = [self._unreserve(runner) for runner in self.roster.living if runner.alone and not runner.alone_sent]
             for runner in self.roster.living:
                 if runner.claims:
                     runner.send(Recall())
-        return [*back, *self.foreman.take_back_apart()]
+            unjudged, self._unjudged = self._unjudged, []
+        return [*back, *self.foreman.take_back_apart(), *(judge.claim for judge in unjudged)]
 
     def _unreserve(self, runner: RunnerProcess) -> Claim:
         claim, runner.alone = runner.alone, None
@@ -334,7 +335,7 @@ class Runners:
                 if claim is None:
                     judged = runner.judging.pop((end.id, end.fence), None)
                     claim = None if judged is None else judged.claim
-                else:
+                elif end.outcome is not None:
                     runner.ended += 1
                     if end.ran_us is not None:
                         runner.room_for(claim).timed(end.ran_us)

@@ -40,11 +40,13 @@ class Warden:
         self,
         roster: Roster,
         retire: Callable[[RunnerProcess], None],
-        give_back: Callable[[RunnerProcess, list[Key]], None],
+        hear: Callable[[RunnerProcess], None],
+        take_from: Callable[[RunnerProcess, list[Key]], None],
     ) -> None:
         self._roster = roster
         self._retire = retire
-        self._give_back = give_back
+        self._hear = hear
+        self._take = take_from
         self._max_memory = roster.plan.max_memory
         self._looked_us = 0
         self._next_us = 0
@@ -100,8 +102,10 @@ class Warden:
             runner.page.revoke(runner.epoch)
             runner.revoked_us = now_us
         elif runner.revoked_us and now_us - runner.revoked_us >= LOOK_S * 1e6:
+            # What is not on the page now has not started, or its end was written before: that is read first.
             started = {(mark.job, mark.fence) for mark in marks}
-            self._give_back(runner, [key for key in list(runner.claims) if key not in started])
+            self._hear(runner)
+            self._take(runner, [key for key in list(runner.claims) if key not in started])
 
     def _listen(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
         silent_us = now_us - max(runner.page.looked_us, runner.heard_us)
