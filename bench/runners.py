@@ -101,23 +101,20 @@ def _worked_s(course: Course, jobs: int, processes: int) -> float:
 
 
 def _bare_s(jobs: int, processes: int) -> float:
-    context = multiprocessing.get_context("spawn")
-    pipes = [context.Pipe() for _ in range(processes)]
-    share = jobs // processes
-    started = [context.Process(target=_work, args=(theirs, share), daemon=True) for _, theirs in pipes]
-    for process in started:
-        process.start()
-    for ours, _ in pipes:
-        ours.recv()
+    context, ends = multiprocessing.get_context("spawn"), list[Connection]()
+    for _ in range(processes):
+        ours, theirs = context.Pipe()
+        context.Process(target=_work, args=(theirs, jobs // processes), daemon=True).start()
+        theirs.close()
+        ends.append(ours)
+    for end in ends:
+        end.recv()
     start_s = time.perf_counter()
-    for ours, _ in pipes:
-        ours.send(None)
-    for ours, _ in pipes:
-        ours.recv()
-    wall_s = time.perf_counter() - start_s
-    for process in started:
-        process.join()
-    return wall_s
+    for end in ends:
+        end.send(None)
+    for end in ends:
+        end.recv()
+    return time.perf_counter() - start_s
 
 
 def _work(asked: Connection, jobs: int) -> None:
