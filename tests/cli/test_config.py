@@ -20,7 +20,7 @@ def test_settings_are_shown_with_their_origin_and_without_passwords(shell: Shell
     assert table["url"] == ("redis://me:***@db/0", "environment WINDLASS_URL")
     assert table["lease"] == ("20s", str(shell.folder / "windlass.toml"))
     assert table["beat"] == ("2s", "environment WINDLASS_BEAT")
-    assert table["sweep"] == ("2s", "default")
+    assert table["sweep"] == ("1s", "default")
     plain = json.loads(shell.out("config", "--json"))
     assert plain == {name: value for name, (value, _) in table.items()}
     whole = json.loads(shell.out("config", "--json", "--show-origin", "-u", "sqlite:///a.db"))

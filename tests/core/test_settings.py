@@ -24,7 +24,7 @@ def test_without_anything_the_defaults_hold(folder: Path) -> None:
     loaded = load(None, {}, folder)
     assert loaded.settings == Settings()
     assert loaded.settings.url == "sqlite:///windlass.db"
-    assert (loaded.settings.lease_s, loaded.settings.beat_s, loaded.settings.sweep_s) == (15, 5, 2)
+    assert (loaded.settings.lease_s, loaded.settings.beat_s, loaded.settings.sweep_s) == (15, 5, 1)
     assert {origin for _, origin in loaded.origins.values()} == {"default"}
 
 
@@ -35,11 +35,11 @@ def test_arguments_beat_environment_beats_file_beats_default(folder: Path) -> No
     assert loaded.settings.url == "memory://"
     assert loaded.settings.lease_s == 40
     assert loaded.settings.beat_s == 6
-    assert loaded.settings.sweep_s == 2
+    assert loaded.settings.sweep_s == 1
     assert loaded.origins["url"] == ("memory://", "argument")
     assert loaded.origins["lease"] == (40, "environment WINDLASS_LEASE")
     assert loaded.origins["beat"] == (6, f"{folder.parent / 'pyproject.toml'} [tool.windlass]")
-    assert loaded.origins["sweep"] == (2, "default")
+    assert loaded.origins["sweep"] == (1, "default")
 
 
 def test_the_nearest_file_is_the_only_one_read(folder: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_nearest_file_is_the_only_one_read(folder: Path) -> None:
     write(folder / "windlass.toml", 'url = "near"\n')
     loaded = load(None, {}, folder)
     assert loaded.settings.url == "near"
-    assert loaded.settings.sweep_s == 2
+    assert loaded.settings.sweep_s == 1
 
 
 def test_a_pyproject_without_our_table_is_passed_over(folder: Path) -> None:

@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     url: str = "sqlite:///windlass.db"
     lease_s: float = 15.0
     beat_s: float = 5.0
-    sweep_s: float = 2.0
+    sweep_s: float = 1.0
     disk_floor_bytes: int = 32 * MIB
     disk_reserve_bytes: int = 4 * MIB
     secret_names: tuple[str, ...] = SECRET_NAMES
