@@ -20,6 +20,7 @@ import pytest
 
 from tests.cli.conftest import Running, Shell
 from tests.soak.waiting import wait_for
+from tests.worker import titles
 from tests.worker.yard import counts, is_there, wait_gone
 from windlass import App, Handle, State
 from windlass.core.system import children, cores
@@ -114,8 +115,8 @@ def box(shell: Shell, app: App) -> Box:
 
 
 def runners_of(worker: Running, count: int = 1) -> list[int]:
-    wait_for(f"{count} runners", lambda: len(children(worker.process.pid)) == count)
-    return children(worker.process.pid)
+    wait_for(f"{count} runners", lambda: len(titles.runners_of(worker.process.pid)) == count)
+    return titles.runners_of(worker.process.pid)
 
 
 def cmdline(pid: int) -> str:
@@ -355,7 +356,7 @@ def test_a_worker_shows_what_it_does_and_heeds_orders(box: Box) -> None:
         runners = runners_of(worker, 2)
         job = box.hold("a")
         (seen,) = box.json("inspect", "processes")
-        boss, *others = seen["processes"]
+        boss, *others = (one for one in seen["processes"] if one["role"] != "spare")
         assert (boss["role"], boss["pid"]) == ("supervisor", worker.process.pid)
         assert [(one["role"], one["number"], one["state"]) for one in others] == [
             ("runner", number, "working") for number in (1, 2)
@@ -401,7 +402,7 @@ def test_dev_that_is_killed_leaves_no_process(box: Box) -> None:
     with box.shell.running("dev", "tasks.py", "-p", "2") as running:
         running.wait_for("has started")
         (worker,) = children(running.process.pid)
-        wait_for("2 runners", lambda: len(children(worker)) == 2)
+        wait_for("2 runners", lambda: len(titles.runners_of(worker)) == 2)
         left = [worker, *children(worker)]
         assert box.pid() in left
         running.process.kill()

@@ -44,7 +44,9 @@ class Machine:
         return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     def processes(self) -> dict[str, int]:
-        """Workers and producer of this machine's demo by what they are: they live in its temporary folder."""
+        """The processes of this machine's demo by what they are (runners by their ids): they live in its temporary
+        folder.
+        """
         found: dict[str, int] = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
@@ -53,8 +55,9 @@ class Machine:
             except OSError:
                 continue  # it has ended, or is somebody else's
             if here and len(words) > 1:  # one that is just ending has none
-                name = words[words.index("--name") + 1] if "--name" in words else Path(words[1]).stem
-                found[name] = int(process.name)
+                title = words[0].partition("windlass: supervisor of ")[2]
+                runs = "windlass" in words[0] or "-m" in words
+                found[title or (process.name if runs else Path(words[1]).stem)] = int(process.name)
         return found
 
     def is_clean(self) -> bool:
@@ -97,7 +100,7 @@ def test_without_a_terminal_it_prints_lines_outlives_a_worker_and_ends_on_an_int
         # A wait that ends between two looks is not seen; that the job was tried again is.
         assert re.search(r"^ +retrying +send_mail .+: attempt \d|: in .+ at attempt \d", read, re.MULTILINE), read
         assert "\x1b" not in read
-        assert machine.processes().keys() == {"box-1", "box-2", "producer"}
+        assert machine.processes().keys() >= {"box-1", "box-2", "producer"}
         os.kill(machine.processes()["box-2"], signal.SIGKILL)
         read_until(demo, re.compile("workers 1"))
         demo.send_signal(signal.SIGINT)
@@ -113,7 +116,7 @@ def test_without_a_terminal_it_prints_lines_outlives_a_worker_and_ends_on_an_int
 def test_killed_it_takes_its_processes_along(machine: Machine) -> None:
     with lines_of(machine) as demo:
         read_until(demo, re.compile("workers 2"))
-        assert len(machine.processes()) == 3
+        assert machine.processes().keys() >= {"box-1", "box-2", "producer"}
         demo.kill()
         wait_for("nobody is left", lambda: not machine.processes())
 
@@ -203,7 +206,8 @@ def test_a_worker_that_cannot_start_is_one_sentence(machine: Machine, tmp_path: 
     done = machine.run(broken)
     assert done.returncode == 1
     assert re.fullmatch(
-        r"The worker box-\d could not start\. Its last words: RuntimeError: the shop is closed\n", done.stderr
+        r"The worker box-\d could not start\. Its last words: Error: .*RuntimeError: the shop is closed\..*\n",
+        done.stderr,
     )
     assert machine.is_clean()
 

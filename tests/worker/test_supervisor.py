@@ -14,8 +14,8 @@ import pytest
 
 from tests.soak.waiting import wait_for
 from tests.worker.house import PILLS, House, environment, gone
+from tests.worker.titles import runners_of
 from windlass.core.job import State
-from windlass.core.system import children
 
 
 @contextmanager
@@ -34,8 +34,8 @@ def test_runners_end_with_their_supervisor_and_another_worker_takes_over(house: 
     with supervisor(house, "-p", "2") as killed:
         handle = house.send(task, *([] if task == "holds_the_gil" else ["end"]))
         pid = house.wait_begun(handle)
-        wait_for("two runners", lambda: len(children(killed.pid)) == 2)
-        runners = children(killed.pid)
+        wait_for("two runners", lambda: len(runners_of(killed.pid)) == 2)
+        runners = runners_of(killed.pid)
         assert pid in runners
         killed.kill()
         wait_for("its runners to end", lambda: gone(runners))
@@ -54,7 +54,7 @@ def test_a_task_that_holds_the_gil_does_not_keep_the_worker_from_its_other_jobs(
         house.wait_begun(stuck)
         for handle in [house.send("touch") for _ in range(20)]:
             house.get(handle)
-        runners = children(process.pid)
+        runners = runners_of(process.pid)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert gone(runners)

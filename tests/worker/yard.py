@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.soak.waiting import wait_for
+from tests.worker.titles import runners_of
 from windlass.app.handle import Handle
 from windlass.core.clock import SystemClock
 from windlass.core.events import Bus
 from windlass.core.job import ENDED, Failure, Outcome, Record
-from windlass.core.system import children
 from windlass.engines.connect import connect
 from windlass.worker.asked import Asked
 from windlass.worker.budget import read_resources
@@ -86,7 +86,7 @@ class Started:
 
     @property
     def runners(self) -> set[int]:
-        return set(children(self.pid))
+        return set(runners_of(self.pid))
 
     def wait_runners(self, count: int) -> set[int]:
         wait_for(f"{count} runners", lambda: len(self.runners) == count)

@@ -76,7 +76,7 @@ def _lines(process: ProcessView) -> Iterator[tuple[object, ...]]:
     """The columns behind the first, for each job that it runs; once where it runs none."""
     busy = f"{len(process.active)}/{process.slots}" if process.slots else ""
     share = "" if process.cpu_percent is None else f"{process.cpu_percent:.1f}"
-    runs = process.role != "supervisor"
+    runs = process.role not in ("supervisor", "spare")
     facts = (
         process.state,
         process.pid,

@@ -245,6 +245,7 @@ def main(link: int, page: int, parent: int) -> None:
             signal.signal(number, _hear_nothing)
     os.set_inheritable(link, False)  # what tasks start must not keep it open
     line = Line(socket.socket(fileno=link))
+    set_title("windlass: spare runner")
     welcome = line.next()
     assert isinstance(welcome, Welcome)
     set_title(f"windlass: runner {welcome.number} of {welcome.worker_name}")

@@ -51,8 +51,9 @@ class Sentence(NamedTuple):
 class RunnerProcess:
     """One runner, from its start to its end."""
 
-    def __init__(self, welcome: Welcome, places: int, clock: Clock, on_end: Callable[[], None]) -> None:
-        self.number = welcome.number
+    def __init__(self, places: int, clock: Clock, on_end: Callable[[], None]) -> None:
+        self._clock = clock
+        self.number = 0
         self.state: State = "starting"
         self.hello: Hello | None = None
         self.rooms: dict[bool, Room] = {}
@@ -114,6 +115,12 @@ class RunnerProcess:
         self.pid = self._process.pid
         self._waiter = threading.Thread(target=self._wait, args=(on_end,), name="windlass-waitpid", daemon=True)
         self._waiter.start()
+
+    def welcome(self, welcome: Welcome) -> None:
+        """Tells it what to do: until then it has loaded nothing of the user's, and is nobody's."""
+        self.number = welcome.number
+        self.born_us, self.started_us = self._clock.monotonic_us(), self._clock.now_us()
+        self.heard_us = self.born_us
         self.send(welcome)
 
     def _wait(self, on_end: Callable[[], None]) -> None:

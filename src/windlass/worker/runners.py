@@ -266,7 +266,9 @@ class Runners:
             rss=0 if seen is None else seen.rss,
             cpu_s=0.0 if seen is None else seen.cpu_s,
         )
-        return (here, *(self._described(runner) for runner in self.roster.all()))
+        spare = self.foreman.spare
+        waits = () if spare is None else (msgspec.structs.replace(self._described(spare), role="spare", state=""),)
+        return (here, *(self._described(runner) for runner in self.roster.all()), *waits)
 
     def _described(self, runner: RunnerProcess) -> Process:
         seen = footprint(runner.pid)
@@ -292,7 +294,8 @@ class Runners:
         )
 
     def pids(self) -> set[int]:
-        return {runner.pid for runner in self.roster.all()}
+        spare = self.foreman.spare
+        return {runner.pid for runner in self.roster.all()} | ({spare.pid} if spare is not None else set())
 
     def restart(self) -> None:
         """Replaces them one after the other: new code, no pause."""
