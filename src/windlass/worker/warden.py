@@ -56,7 +56,8 @@ class Warden:
         """Gives when to look again: soon while anything runs."""
         if now_us < self._next_us:
             return (self._next_us - now_us) / 1e6
-        busy = [runner for runner in self._roster.all() if runner.claims or runner.alone]
+        # One that has lost all its claims is looked at too: it is closed until it is known to go on.
+        busy = [runner for runner in self._roster.all() if runner.claims or runner.alone or runner.revoked_us]
         if now_us - self._looked_us > GAP_US:
             for runner in busy:
                 runner.heard_us = now_us
@@ -95,7 +96,7 @@ class Warden:
         First the page says that they must not start; those that have not by the next look are nobody's any more.
         """
         silent_us = now_us - max(runner.page.looked_us, runner.heard_us)
-        if silent_us < HOARD_US:
+        if silent_us < HOARD_US or 0 < runner.revoked_us < runner.page.looked_us:
             runner.revoked_us = 0
         elif not runner.revoked_us and len(runner.claims) > len(marks):
             runner.epoch += 1
