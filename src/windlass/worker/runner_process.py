@@ -220,7 +220,7 @@ class RunnerProcess:
 
     def _whole(self, data: bytes) -> list[FromRunner]:
         try:
-            return self._reader.feed(data)
+            return [] if self._deaf else self._reader.feed(data)
         except msgspec.DecodeError:
             log.error("Runner %d writes what is no message: its memory is damaged.", self.number)
             self._deaf = True
