@@ -255,13 +255,13 @@ def test_a_page_is_shared_with_a_child_and_starts_as_zeros(*, in_memory: bool, m
 PHYSICAL = psutil.virtual_memory().total
 
 
-def limit(root: Path, cgroup: str, limits: dict[str, str]) -> int:
-    """The limit on a machine that has these files."""
+def machine(root: Path, cgroup: str, limits: dict[str, str]) -> Path:
+    """One that has these files."""
     files = {"proc/self/cgroup": cgroup} | {f"sys/fs/cgroup/{name}": f"{said}\n" for name, said in limits.items()}
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return system.memory_limit(root)
+    return root
 
 
 def test_without_cgroups_the_limit_is_the_memory_of_the_machine(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_without_cgroups_the_limit_is_the_memory_of_the_machine(tmp_path: Path) 
     ],
 )
 def test_the_smallest_limit_on_the_way_up_counts(tmp_path: Path, limits: dict[str, str], wanted: int) -> None:
-    assert limit(tmp_path, "0::/app/job\n", limits) == wanted
+    assert system.memory_limit(machine(tmp_path, "0::/app/job\n", limits)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,31 @@ def test_the_smallest_limit_on_the_way_up_counts(tmp_path: Path, limits: dict[st
     ],
 )
 def test_the_older_cgroups_have_limits_too(tmp_path: Path, limits: dict[str, str], wanted: int) -> None:
-    assert limit(tmp_path, "9:cpu,cpuacct:/docker/ab\n4:hugetlb,memory:/docker/ab\n0::/\n", limits) == wanted
+    cgroup = "9:cpu,cpuacct:/docker/ab\n4:hugetlb,memory:/docker/ab\n0::/\n"
+    assert system.memory_limit(machine(tmp_path, cgroup, limits)) == wanted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux binds a process to cores.")
+@pytest.mark.parametrize(
+    ("limits", "wanted"),
+    [
+        ({}, 8),
+        ({"app/cpu.max": "max 100000"}, 8),
+        ({"app/cpu.max": "150000 100000"}, 2),
+        ({"app/cpu.max": "20000 100000"}, 1),
+        ({"app/cpu.max": "1600000 100000"}, 8),
+        ({"app/job/cpu.max": "600000 100000", "app/cpu.max": "300000 100000", "cpu.max": "max 100000"}, 3),
+    ],
+)
+def test_a_process_has_the_cores_that_it_is_bound_to_or_fewer_if_a_cgroup_gives_it_less_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, str], wanted: int
+) -> None:
+    def bound_to(_pid: int) -> set[int]:
+        return set(range(8))
+
+    monkeypatch.setattr(os, "sched_getaffinity", bound_to)
+    assert system.cores(tmp_path) == 8, "no cgroup at all"
+    assert system.cores(machine(tmp_path, "0::/app/job\n", limits)) == wanted
 
 
 MIB = 1_048_576

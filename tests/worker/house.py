@@ -131,6 +131,11 @@ class House:
         lines = [line.split() for line in self.marks_file.read_text().splitlines()]
         return [Mark(said, int(pid), job) for said, pid, job in lines if said == word]
 
+    def numbers(self, word: str) -> list[int]:
+        """Those that were marked as `word:number`."""
+        words = self.marks_file.read_text().split()
+        return [int(said.removeprefix(f"{word}:")) for said in words if said.startswith(f"{word}:")]
+
     def begun(self, handle: Handle[Any]) -> list[int]:
         """The processes in which it has begun."""
         return [mark.pid for mark in self.marks("begin") if mark.job == handle.id]

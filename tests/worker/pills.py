@@ -169,3 +169,27 @@ def leaves_a_thread() -> int:
     """Python waits for that thread at the end of the process, for ever."""
     threading.Thread(target=time.sleep, args=(600,)).start()
     return os.getpid()
+
+
+@app.task(name="dies_into_a_grave", dead_queue="graves")
+def dies_into_a_grave() -> None:
+    mark("begin")
+    kill()
+
+
+@app.task(name="babbles")
+def babbles() -> None:
+    """Writes to the socket of its runner what is no message, as damaged memory would."""
+    mark("begin")
+    os.write(int(sys.argv[1]), b"\x03\0\0\0xyz")
+    time.sleep(600)
+
+
+@app.task(name="forks")
+def forks() -> int:
+    """Comes back from one call in two processes."""
+    mark("begin")
+    child = os.fork()
+    if child:
+        mark(f"child:{child}")
+    return os.getpid()

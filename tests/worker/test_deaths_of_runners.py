@@ -15,7 +15,10 @@ from tests.worker.house import PILLS, House, Staffed, gone
 from windlass.app.handle import Handle
 from windlass.core.errors import JobDead
 from windlass.core.job import Outcome, State
-from windlass.worker import warden
+from windlass.worker import foreman, warden
+from windlass.worker.frames import Welcome
+from windlass.worker.plan import APART
+from windlass.worker.runner_process import RunnerProcess
 
 
 def kill_runner(worker: Staffed, number: int = 1) -> int:
@@ -133,8 +136,50 @@ def test_what_a_task_has_started_dies_with_its_runner(house: House, monkeypatch:
 
 
 def programs(house: House) -> list[int]:
-    words = house.marks_file.read_text().split()
-    return [int(word.removeprefix("program:")) for word in words if word.startswith("program:")]
+    return house.numbers("program")
+
+
+# ── runners that get no further ─────────────────────────────────────────────────────────────────────────
+
+
+def send_behind(house: House, worker: Staffed, number: int, monkeypatch: pytest.MonkeyPatch) -> list[Handle[Any]]:
+    """Jobs of which that runner, which gets no further, has some before anybody notices."""
+    with monkeypatch.context() as patch:
+        patch.setattr(warden, "HOARD_US", 600_000_000)
+        handles = list(house.app.named("touch").delay_many([()] * 20))
+        held_up = next(runner for runner in worker.runners.roster.all() if runner.number == number)
+        keys = {handle.job_id for handle in handles}
+        wait_for("some to be with it", lambda: keys & {job for job, _ in list(held_up.claims)})
+    return handles
+
+
+def test_claims_behind_a_task_that_holds_the_gil_run_elsewhere_before_it_ends(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = house.worker(processes=2)
+    warm_up(house)
+    hog = house.send("holds_the_gil")
+    pid = house.wait_begun(hog)
+    numbers = {pid: number for number, pid in worker.pids().items()}
+    behind = send_behind(house, worker, numbers.pop(pid), monkeypatch)
+    assert {house.get(handle) for handle in behind} == set(numbers)
+    assert {(len(house.begun(handle)), house.faults(handle)) for handle in behind} == {(1, (1, 0, 0))}
+    assert (hog.state, house.begun(hog), house.faults(hog)) == (State.RUNNING, [pid], (1, 0, 0))
+
+
+def test_claims_that_ran_elsewhere_do_not_start_in_a_runner_that_goes_on_after_all(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = house.worker(processes=2)
+    warm_up(house)
+    still, other = worker.pids()[1], worker.pids()[2]
+    with standing_still(still):
+        behind = send_behind(house, worker, 1, monkeypatch)
+        assert {house.get(handle) for handle in behind} == {other}
+    busy = house.send("hold", "end")
+    assert house.wait_begun(busy) == other
+    assert house.get(house.send("touch")) == still, "it has work again, and has seen what was taken from it"
+    assert {(len(house.begun(handle)), house.faults(handle)) for handle in behind} == {(1, (1, 0, 0))}
 
 
 # ── poison ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -162,6 +207,29 @@ def test_a_pill_is_dead_after_three_crashes_whatever_its_policy_says(house: Hous
     for handle in good:
         house.get(handle)
     wait_for("two runners to work", lambda: len(worker.pids()) == 2)
+
+
+def test_a_pill_goes_to_the_queue_of_the_dead_that_its_task_has(house: House) -> None:
+    house.worker()
+    pill = house.send("dies_into_a_grave")
+    with pytest.raises(JobDead, match="poison"):
+        house.get(pill)
+    assert house.record(pill).queue == "graves"
+
+
+def test_a_runner_that_writes_what_is_no_message_is_killed_and_the_worker_goes_on(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.worker()
+    before = house.send("touch")
+    house.get(before)
+    pill = house.send("babbles")
+    with pytest.raises(JobDead, match="poison"):
+        house.get(pill)
+    assert house.faults(pill) == (1, 3, 0)
+    assert caplog.text.count("writes what is no message") == 3
+    assert house.get(house.send("touch")) not in house.begun(pill)
+    assert len(house.begun(before)) == 1
 
 
 def test_jobs_beside_a_pill_survive_it(house: House) -> None:
@@ -249,6 +317,27 @@ def test_a_suspect_that_is_taken_back_before_its_process_works_gets_another(hous
     assert gone([apart])
     house.let("end")
     house.get(handle)
+    assert house.faults(handle) == (1, 1, 0)
+
+
+def test_a_suspect_whose_process_cannot_be_started_has_one_later(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = house.worker()
+    handle = house.send("hold", "end")
+    house.wait_begun(handle)
+    failed: list[int] = []
+
+    def start(welcome: Welcome, *rest: Any) -> RunnerProcess:
+        if welcome.number == APART and not failed:
+            failed.append(welcome.number)
+            raise BlockingIOError("no more processes")
+        return RunnerProcess(welcome, *rest)
+
+    monkeypatch.setattr(foreman, "RunnerProcess", start)
+    kill_runner(worker)
+    house.wait_begun(handle, 2)
+    assert failed == [APART]
+    house.let("end")
+    assert house.get(handle) not in worker.pids().values()
     assert house.faults(handle) == (1, 1, 0)
 
 

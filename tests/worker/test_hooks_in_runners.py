@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.soak.waiting import wait_for
-from tests.worker.house import House
+from tests.worker.house import House, gone
+from windlass.core.errors import JobDead
 
 APP = """
 import os
@@ -129,3 +132,83 @@ def test_hooks_see_a_suspect_in_its_own_process(house: House) -> None:
     wait_for("its answer", lambda: house.marks("after_settle:accepted"), hang_s=20)
     assert [mark.pid for mark in house.marks("before_settle")] == [pid]
     assert [mark.pid for mark in house.marks("after_settle:accepted")] == [pid]
+
+
+SPOILS = """
+import os
+import msgspec
+from windlass import App, Middleware
+
+class Spoils(Middleware):
+    def before_settle(self, settlement):
+        wrong = {"text": "text", "object": object(), "number": 1 << 70}
+        found = [name for name in wrong if settlement.result and name.encode() in settlement.result]
+        return msgspec.structs.replace(settlement, result=wrong[found[0]]) if found else settlement
+
+app = App(middleware=[Spoils()])
+
+@app.task(name="echo")
+def echo(what: str) -> str:
+    return what
+
+@app.task(name="where")
+def where() -> int:
+    return os.getpid()
+"""
+
+
+@pytest.mark.parametrize("what", ["text", "object", "number"])
+def test_an_end_that_a_hook_has_spoilt_costs_its_own_job_only(house: House, what: str) -> None:
+    worker = house.worker(house.write("spoils.py", SPOILS))
+    (pid,) = worker.pids().values()
+    spoilt, good = house.send("echo", what), [house.send("echo", "good") for _ in range(5)]
+    with pytest.raises(JobDead, match="settlement"):
+        house.get(spoilt)
+    assert (house.record(spoilt).reason, house.faults(spoilt)) == ("settlement", (1, 0, 0))
+    assert {house.get(handle) for handle in good} == {"good"}
+    assert house.get(house.send("where")) == pid, "no runner died"
+
+
+HANGS = """
+import os, time
+from pathlib import Path
+from windlass import App, Middleware
+from windlass.core.events import Settled
+
+def mark(word: str) -> None:
+    with (Path(os.environ["MARKS_FOLDER"]) / "marks").open("a") as file:
+        file.write(f"{word} {os.getpid()} -\\n")
+
+def hang(*_: object) -> None:
+    mark("hangs")
+    time.sleep(600)
+
+class Hangs(Middleware):
+    def after_settle(self, settlement, verdict):
+        hang()
+
+app = App(middleware=[Hangs()] if HOOK else [])
+if not HOOK:
+    app.bus.subscribe(Settled, hang)
+
+@app.on_stop
+def stop() -> None:
+    mark("on_stop")
+
+@app.task(name="where")
+def where() -> int:
+    return os.getpid()
+"""
+
+
+@pytest.mark.parametrize("who", ["hook", "subscriber"])
+def test_user_code_that_hangs_keeps_a_runner_neither_from_jobs_nor_from_its_end(house: House, who: str) -> None:
+    worker = house.worker(house.write("hangs.py", HANGS.replace("HOOK", str(who == "hook"))))
+    (pid,) = worker.pids().values()
+    house.get(house.send("where"))
+    wait_for("it to hang", lambda: house.marks("hangs"))
+    assert {house.get(house.send("where")) for _ in range(5)} == {pid}
+    assert worker.crew.stop(10)
+    wait_for("the runner to end", lambda: gone([pid]))
+    assert [mark.pid for mark in house.marks("on_stop")] == [pid], "by itself"
+    assert len(house.marks("hangs")) == 1

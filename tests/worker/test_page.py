@@ -93,6 +93,30 @@ def test_the_lease_and_the_sign_of_life_cross_over(descriptor: int) -> None:
     assert ours.looked_us == 77
 
 
+def test_what_came_before_it_was_revoked_must_not_start(descriptor: int) -> None:
+    ours, theirs = page_of(descriptor), page_of(descriptor)
+    started, older, newer = run_of(1), run_of(2), run_of(3)
+    theirs.expect([started.claim, older.claim], 0)
+    assert theirs.enter(started)
+    ours.revoke(1)
+    theirs.expect([newer.claim], 1)
+    assert not theirs.enter(older)
+    assert theirs.enter(newer)
+    theirs.leave(older.claim)
+    assert [mark.fence for mark in ours.marks()] == [1, 3]
+
+
+def test_a_job_that_comes_again_is_of_the_epoch_it_came_with_last(descriptor: int) -> None:
+    ours, theirs = page_of(descriptor), page_of(descriptor)
+    first = run_of(1)
+    again = msgspec.structs.replace(first.claim, fence=2)
+    theirs.expect([first.claim], 0)
+    ours.revoke(1)
+    theirs.expect([again], 1)
+    assert theirs.enter(Run(again, one, first.context, 100, lambda _run, _why: None, 0))
+    assert not theirs.enter(first)
+
+
 CHILD = """
 import sys
 from tests.worker.test_page import page_of, run_of

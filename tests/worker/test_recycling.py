@@ -37,6 +37,23 @@ def test_one_that_is_replaced_lets_its_jobs_end_and_gets_no_more(house: House) -
     wait_for("the old one to end", lambda: gone([old]))
 
 
+def test_long_jobs_do_not_add_up_to_ever_more_processes(house: House) -> None:
+    worker = house.worker(slots=3, max_jobs=1)
+    held: list[Handle[Any]] = []
+    for _ in range(3):
+        held.append(house.send("hold", "end"))
+        house.wait_begun(held[-1])
+        house.get(house.send("touch"))
+    assert len(worker.runner_processes()) == 2
+    first, second, third = (house.begun(handle)[0] for handle in held)
+    assert first != second == third, "a third one waits for the end of the first"
+    house.let("end")
+    for handle in held:
+        house.get(handle)
+    wait_for("its turn", lambda: gone([first, second]))
+    assert {house.faults(handle) for handle in held} == {(1, 0, 0)}
+
+
 def test_a_runner_over_its_memory_is_replaced_when_its_job_has_ended(house: House) -> None:
     worker = house.worker(max_memory=1 << 40)
     seen = footprint(worker.pids()[1])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from tests.soak.waiting import wait_for
@@ -113,6 +116,25 @@ def test_a_job_that_wants_to_exit_fails_and_its_process_lives_on(house: House) -
 def test_an_error_in_a_thread_of_a_task_is_no_end_of_its_process(house: House) -> None:
     worker = house.worker()
     assert house.get(house.send("raises_in_a_thread")) == house.get(house.send("touch")) == worker.pids()[1]
+
+
+def test_the_child_of_a_task_that_forks_ends_with_the_task_and_runs_nothing(house: House) -> None:
+    """It comes back into a copy of the slot, with a copy of what waits there."""
+    worker = house.worker()
+    for handle in [house.send("touch") for _ in range(100)]:
+        house.get(handle)  # jobs are short: from now on many of them wait in the runner
+    pid = worker.pids()[1]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        forks, behind = house.send("forks"), [house.send("touch") for _ in range(10)]
+        wait_for("all of them to be with it", lambda: len(worker.crew.desk.open) == 11)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert {house.get(handle) for handle in [forks, *behind]} == {pid}
+    wait_for("its child to end", lambda: gone(house.numbers("child")))
+    assert len(house.numbers("child")) == 1
+    assert {(len(house.begun(handle)), house.faults(handle)) for handle in behind} == {(1, (1, 0, 0))}
+    assert house.get(house.send("touch")) == pid
 
 
 def test_a_stop_gives_back_what_has_not_started_and_leaves_no_process(house: House) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.waiting import wait_for
+from tests.soak.waiting import Hangs, wait_for
 from windlass.app.app import App
 from windlass.app.handle import Handle
 from windlass.core.errors import WouldBlock
@@ -306,6 +308,36 @@ def test_a_process_forked_by_a_task_ends_well(tmp_path: Path) -> None:
     with Worker(app, pool="threads"):
         assert forks.delay().get(HANG_S) == 0
     app.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_the_child_of_a_task_that_forks_by_itself_ends_with_the_task_and_runs_nothing(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    marks = tmp_path / "marks"
+    children: list[int] = []
+
+    @app.task(name="touch")
+    def touch(number: int, fork: bool = False) -> None:
+        if fork:
+            child = os.fork()
+            children.extend([child] if child else [])
+        with marks.open("a") as file:
+            file.write(f"{number}\n")
+
+    with Worker(app, pool="threads", slots=1):
+        for handle in touch.delay_many([(number,) for number in range(100)]):
+            handle.get(HANG_S)  # jobs are short: from now on many of them wait for the slot
+        for handle in touch.delay_many([(100, True), *((number, False) for number in range(101, 150))]):
+            handle.get(HANG_S)
+        try:
+            wait_for("the child to end", lambda: os.waitpid(children[0], os.WNOHANG)[0], hang_s=10)
+        except Hangs:
+            os.kill(children[0], signal.SIGKILL)
+            os.waitpid(children[0], 0)
+            raise
+    app.close()
+    ran = Counter(map(int, marks.read_text().split()))
+    assert ran == {number: 2 if number == 100 else 1 for number in range(150)}, "only the one that forked ended twice"
 
 
 def test_a_worker_leaves_no_file_behind(tmp_path: Path) -> None:
