@@ -9,10 +9,12 @@ import pytest
 
 from tests.worker.rig import Rig
 from windlass.app.endings import CancelAsked, TimedOut
+from windlass.core.commands import Do
 from windlass.core.errors import StoreUnavailable
 from windlass.core.ids import WorkerId, new_id
 from windlass.core.job import State
 from windlass.engines.protocol import Beat, Card, Note, Order, TallyQuery
+from windlass.ops import command
 from windlass.testing.faults import Fault
 from windlass.worker.consumer import CUT_S
 from windlass.worker.desk import GRACE_US, Run
@@ -66,6 +68,16 @@ def test_a_cancel_reaches_the_running_job_with_the_next_beat(rig: Rig) -> None:
     rig.beat()
     assert run.context.cancelled
     assert run.asked is CancelAsked
+
+
+def test_an_order_is_done_once_however_many_beats_bring_it_and_a_new_one_of_the_same_kind_too(rig: Rig) -> None:
+    done: list[Do] = []
+    rig.crew.on_asked = done.append
+    for times in (1, 2):
+        command.order(rig.engine, [rig.crew.worker()], "drain")
+        for _ in range(3):
+            rig.beat()
+        assert done == ["drain"] * times
 
 
 def test_a_cancel_of_a_job_that_waits_for_a_slot_ends_it_without_a_run(rig: Rig) -> None:

@@ -139,6 +139,43 @@ def programs(house: House) -> list[int]:
     return house.numbers("program")
 
 
+JUDGED = """
+import os, time
+from pathlib import Path
+from windlass import App, Retry, current_job
+
+app, folder = App(), Path(os.environ["MARKS_FOLDER"])
+
+def by_hand(attempt: int) -> float:
+    with (folder / "marks").open("a") as file:
+        file.write(f"asked {os.getpid()} {attempt}\\n")
+    if not (folder / "asked").exists():
+        (folder / "asked").touch()
+        os.kill(os.getpid(), 9)
+    return 0.01
+
+@app.task(name="late", timeout=0.1, grace=0, retry=Retry.custom(by_hand, retries=1))
+def late() -> int:
+    while current_job().attempt == 1:
+        try:
+            time.sleep(600)
+        except BaseException:
+            pass
+    return current_job().attempt
+"""
+
+
+def test_if_the_one_that_was_asked_what_becomes_of_a_job_dies_the_next_is_asked(house: House) -> None:
+    house.worker(house.write("judged.py", JUDGED), processes=2)
+    handle = house.send("late")
+    wait_for("the next to be asked", lambda: len(house.marks("asked")) == 2, hang_s=20)
+    first, second = house.marks("asked")
+    assert first.pid != second.pid
+    assert house.get(handle) == 2
+    assert house.faults(handle) == (2, 0, 0)
+    assert house.outcomes(handle)[Outcome.TIMED_OUT] == 1
+
+
 # ── runners that get no further ─────────────────────────────────────────────────────────────────────────
 
 
