@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -36,6 +36,17 @@ def standing_still(pid: int) -> Generator[None]:
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def hearing_nothing(worker: Staffed) -> Generator[None]:
+    """Within it nobody reads what runners write."""
+    foreman = worker.runners.foreman
+    with worker.runners.roster.lock:
+        before_us = foreman.stepped_us
+        foreman.wake()
+        wait_for("it to wait for the lock", lambda: foreman.stepped_us > before_us)
+        yield
 
 
 def warm_up(house: House) -> None:
@@ -85,11 +96,15 @@ def test_an_end_that_was_written_before_the_death_counts(house: House) -> None:
     """Of the jobs in one slot the first ones have ended, the next kills the process, the last have not begun."""
     worker = house.worker()
     warm_up(house)
-    with standing_still(worker.pids()[1]):
-        before = [house.send("touch") for _ in range(5)]
-        killer = house.send("dies_once")
-        after = [house.send("touch") for _ in range(5)]
-        wait_for("all of them to be with it", lambda: len(worker.crew.desk.open) == 11)
+    (runner,) = worker.runners.roster.all()
+    with ExitStack() as unheard:
+        with standing_still(runner.pid):
+            before = [house.send("touch") for _ in range(5)]
+            killer = house.send("dies_once")
+            after = [house.send("touch") for _ in range(5)]
+            wait_for("all of them to be with it", lambda: len(runner.claims) == 11)
+            unheard.enter_context(hearing_nothing(worker))
+        wait_for("its death", lambda: runner.code is not None)
     for handle in [*before, *after]:
         house.get(handle)
         assert (len(house.begun(handle)), house.faults(handle)) == (1, (1, 0, 0))
