@@ -145,9 +145,12 @@ async def blocks_the_loop() -> None:
 
 
 @app.task(name="grows", memory="60MB")
-def grows(to_mb: int) -> int:
+def grows(to_mb: int, seconds: float = 0) -> int:
+    """And stays so for a while."""
     tell("begin")
-    return len(fill(to_mb))
+    parts = fill(to_mb)
+    time.sleep(seconds)
+    return len(parts)
 
 
 def fill(to_mb: int) -> list[bytes]:

@@ -138,6 +138,6 @@ def test_jobs_within_their_memory_pass(yard: Yard, tasks: Any) -> None:
 def test_what_an_earlier_job_left_in_its_process_is_not_blamed_on_the_next(yard: Yard, tasks: Any) -> None:
     worker = yard.worker()
     home = tasks.leaves_behind.delay(100).get(HANG_S)
-    assert tasks.grows.delay(30).get(HANG_S) == 30
+    assert tasks.grows.delay(30, 0.5).get(HANG_S) == 30, "it was looked at several times"
     assert worker.runners == {home}
     assert is_over_memory(tasks.grows.delay(200))
