@@ -15,8 +15,8 @@ from tests.worker.house import PILLS, House, Staffed, gone
 from windlass.app.handle import Handle
 from windlass.core.errors import JobDead
 from windlass.core.job import Outcome, State
-from windlass.worker import foreman, warden
-from windlass.worker.frames import Welcome
+from windlass.worker import warden
+from windlass.worker.foreman import Foreman
 from windlass.worker.plan import APART
 from windlass.worker.runner_process import RunnerProcess
 
@@ -378,13 +378,15 @@ def test_a_suspect_whose_process_cannot_be_started_has_one_later(house: House, m
     house.wait_begun(handle)
     failed: list[int] = []
 
-    def start(welcome: Welcome, *rest: Any) -> RunnerProcess:
-        if welcome.number == APART and not failed:
-            failed.append(welcome.number)
-            raise BlockingIOError("no more processes")
-        return RunnerProcess(welcome, *rest)
+    begin = Foreman._start  # pyright: ignore[reportPrivateUsage]
 
-    monkeypatch.setattr(foreman, "RunnerProcess", start)
+    def start(self: Foreman, number: int) -> RunnerProcess:
+        if number == APART and not failed:
+            failed.append(number)
+            raise BlockingIOError("no more processes")
+        return begin(self, number)
+
+    monkeypatch.setattr(Foreman, "_start", start)
     kill_runner(worker)
     house.wait_begun(handle, 2)
     assert failed == [APART]
