@@ -5,6 +5,7 @@ Where a lease decides: the memory engine, and sqlite in a setting for tests. Whe
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -156,7 +157,7 @@ def by_lease(yard: Yard) -> None:
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: leased\nVersion: 1\n")
     (package / "entry_points.txt").write_text("[windlass.engines]\nleased = leased:make\n")
     yard.monkeypatch.setenv("WINDLASS_URL", yard.url.replace("sqlite:", "leased:"))
-    yard.monkeypatch.setenv("PYTHONPATH", str(yard.folder))
+    yard.monkeypatch.setenv("PYTHONPATH", str(yard.folder), prepend=os.pathsep)
 
 
 def wait_silent(app: App, worker: Started) -> None:
