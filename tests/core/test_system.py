@@ -97,15 +97,27 @@ def test_a_process_runs_until_it_has_been_waited_for() -> None:
     assert system.is_running(1)
 
 
-def test_what_asks_for_an_end_is_heard_of_a_closed_terminal_too() -> None:
-    assert system.ENDING_SIGNALS == (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANGUP, INTERRUPT = "signal.signal(signal.SIGHUP, signal.SIG_{})", "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+HOW = {
+    "none": HANGUP.format("DFL"),
+    "as nohup": HANGUP.format("IGN"),
+    "background": f"{HANGUP.format('DFL')}; {INTERRUPT}",
+}
+
+
+def test_a_process_ends_by_these_signals_and_under_nohup_by_all_but_one() -> None:
     assert system.SIGKILL == signal.SIGKILL
+    code = "print(*(each.name for each in system.ending_signals()))"
+    imports = "import signal; from windlass.core import system"
+    heard = {ignored: run(f"{imports}; {how}; {code}").split() for ignored, how in HOW.items()}
+    both = ["SIGINT", "SIGTERM"]
+    assert heard == {"none": [*both, "SIGHUP"], "as nohup": both, "background": [*both, "SIGHUP"]}
 
 
 def test_on_windows_there_are_processes_and_memory_and_nobody_to_reap() -> None:
     code = """
 from windlass.core import system
-print(system.is_running(os.getpid()), system.memory_limit(), system.reap_strays([]), len(system.ENDING_SIGNALS))
+print(system.is_running(os.getpid()), system.memory_limit(), system.reap_strays([]), len(system.ending_signals()))
 system.die_with_parent(os.getppid())
 """
     assert run(ON_WINDOWS + code) == f"True {psutil.virtual_memory().total} 0 2\n"

@@ -39,7 +39,6 @@ def _missing(*_: object) -> NoReturn:
 
 if sys.platform == "win32":
     SIGKILL = int(signal.SIGTERM)  # which no process there can refuse
-    ENDING_SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
     O_SAFE = 0
     LOCK_SH = LOCK_EX = LOCK_NB = LOCK_UN = 0
     F_RDLCK = F_UNLCK = 0
@@ -57,8 +56,6 @@ else:
     import select
 
     SIGKILL = int(signal.SIGKILL)
-    ENDING_SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    """What asks a process to end: a person, a process manager, a terminal that is closed."""
     O_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK
     """For opening what somebody may have put there: follows no link, and no FIFO can hang us.
 
@@ -166,6 +163,16 @@ def wait_for_end(process: subprocess.Popen[bytes]) -> int:
             if found is not None and (found.si_code != os.CLD_EXITED or found.si_status):
                 kill_group(process.pid)
     return process.wait()
+
+
+def ending_signals() -> list[signal.Signals]:
+    """What asks a process to end: a person, a process manager, and a terminal that is closed unless that is ignored, as
+    under nohup. The others count even so: a shell starts what runs in its background with SIGINT ignored.
+    """
+    found = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found
 
 
 def cores(root: Path = Path("/")) -> int:

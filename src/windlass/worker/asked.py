@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
 from windlass.core.errors import BadValue
-from windlass.core.system import ENDING_SIGNALS
+from windlass.core.system import ending_signals
 
 EMPTY_LOOK_S = 0.2
 """How often a worker that stops when nothing is left looks whether that is so."""
@@ -43,9 +43,8 @@ class Asked:
         """From now on a signal ends the process at once, whatever Python waits for."""
         # The kernel gives process 1 no signal that it does not handle itself.
         handler = signal.SIG_DFL if os.getpid() != 1 else _end_at_once
-        for number in ENDING_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, handler)
+        for number in ending_signals():
+            signal.signal(number, handler)
 
 
 def _end_at_once(number: int, _frame: object) -> None:
@@ -54,17 +53,16 @@ def _end_at_once(number: int, _frame: object) -> None:
 
 @contextmanager
 def hearing_signals() -> Generator[Asked]:
-    """Within it, SIGINT, SIGTERM and SIGHUP are the word `stop`. One that is ignored (nohup) stays so."""
+    """Within it, SIGINT, SIGTERM and SIGHUP (but not under nohup) are the word `stop`."""
     if threading.current_thread() is not threading.main_thread():
         raise BadValue(
             "Worker.run() works until a signal comes, and Python hears signals in the main thread only.",
             "Call it there; in another thread use `with Worker(app):`, or start() and stop().",
         )
     asked = Asked()
-    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, lambda _number, _frame: asked.put("stop"))
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    for number in before:
+        signal.signal(number, lambda _number, _frame: asked.put("stop"))
     try:
         yield asked
     finally:

@@ -27,7 +27,7 @@ from windlass.core.clock import SystemClock
 from windlass.core.errors import BadValue, WindlassError
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.limits import Limits
-from windlass.core.system import ENDING_SIGNALS, die_with_parent, map_page, set_title
+from windlass.core.system import die_with_parent, ending_signals, map_page, set_title
 from windlass.engines.protocol import Claim, Note, Settlement
 from windlass.observe import logs
 from windlass.worker.budget import memory_of
@@ -238,11 +238,10 @@ class Runner:
 def main(link: int, page: int, parent: int) -> None:
     """From the first to the last moment of the process."""
     die_with_parent(parent)
-    for number in ENDING_SIGNALS:
+    for number in ending_signals():
         # Whoever ends a whole group or a container means the supervisor, which lets tasks end first. Not ignored:
         # programs that tasks start would inherit that.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _hear_nothing)
+        signal.signal(number, _hear_nothing)
     os.set_inheritable(link, False)  # what tasks start must not keep it open
     line = Line(socket.socket(fileno=link))
     set_title("windlass: spare runner")
