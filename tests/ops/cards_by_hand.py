@@ -53,14 +53,16 @@ class HandWorker:
         return [show_id(claim.id) for claim in claims]
 
     @contextmanager
-    def answering(self, heard: Callable[[Orders], object] = lambda _orders: None) -> Generator[None]:
-        """It beats whenever it is woken, as a heartbeat does, until it left or the block ends."""
+    def answering(
+        self, heard: Callable[[Orders], object] = lambda _orders: None, *, bye: bool = False
+    ) -> Generator[None]:
+        """It beats whenever it is woken, as a heartbeat does, until it left or the block ends; bye: once, its last."""
         done = threading.Event()
 
         def listen() -> None:
             while not done.is_set():
                 if self._engine.listen(Interest(worker=self.card.worker), 0.2):
-                    orders = self.beat()
+                    orders = self.beat(bye=bye)
                     if not orders.gone:
                         heard(orders)
 

@@ -102,6 +102,6 @@ def test_nobody_waits_for_those_who_are_late_or_do_not_say_when_they_beat(app: A
 def test_who_ends_meanwhile_is_not_waited_for(app: App) -> None:
     app.engine.open()
     worker = HandWorker(app.engine)
-    with worker.answering(lambda _orders: worker.leave()):
+    with worker.answering(bye=True):
         wait_for("its end", lambda: call_roll(app.engine))
         assert take_stock(app.engine).cards == ()
