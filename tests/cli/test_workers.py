@@ -10,7 +10,7 @@ from windlass import App
 from windlass.core.commands import decode_command
 from windlass.core.errors import BadValue
 from windlass.core.ids import show_id
-from windlass.core.info import Process
+from windlass.core.info import Process, Setback
 from windlass.engines.protocol import Orders
 
 RUNNERS = (supervisor(), runner(1, 11), runner(2, 12))
@@ -116,7 +116,7 @@ def test_a_wait_for_a_restart_ends_when_all_runners_are_new(app: App, typed: Typ
 
     with worker.answering(heed):
         done = typed.json("workers", "restart", "box", "--wait")
-    assert done == {"told": [id_of(worker)], "done": [id_of(worker)], "left": [], "lost": []}
+    assert done == {"told": [id_of(worker)], "done": [id_of(worker)], "left": [], "lost": [], "failed": []}
     assert not steps
 
 
@@ -137,6 +137,19 @@ def test_a_worker_that_ends_instead_of_restarting_is_a_failure(app: App, typed: 
 
     with worker.answering(heed):
         assert typed("workers", "restart", "box", "--wait", code=1).err.endswith("box@web ended instead.\n")
+
+
+def test_a_worker_that_keeps_its_old_runners_is_a_failure_and_says_why(app: App, typed: Typed) -> None:
+    worker = HandWorker(app.engine, processes=RUNNERS)
+    broken = Setback(at_us=1, why="The app cannot be loaded: ValueError: no such setting.")
+
+    def heed(orders: Orders) -> None:
+        if told(orders) == "restart":
+            worker.says(processes=(supervisor(setback=broken), *RUNNERS[1:]))
+
+    with worker.answering(heed):
+        done = typed("workers", "restart", "box", "--wait", code=1)
+    assert done.err.endswith(f"box@web goes on with its old runners. {broken.why}\n")
 
 
 def test_who_waits_at_a_terminal_sees_for_whom_and_may_leave(app: App, shell: Shell) -> None:

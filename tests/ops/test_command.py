@@ -10,7 +10,7 @@ from windlass import App
 from windlass.core.commands import Command, Do, decode_command
 from windlass.core.errors import BadValue
 from windlass.core.ids import show_id
-from windlass.core.info import Process
+from windlass.core.info import Process, Setback
 from windlass.engines.protocol import Card, Orders
 from windlass.ops import command
 from windlass.ops.cards import take_stock
@@ -156,6 +156,17 @@ def test_a_worker_that_ends_instead_of_restarting_is_told_of(harness: Harness) -
     worker.leave()
     seen = command.progress(harness.engine, "restart", [worker.card])
     assert (seen.left, seen.lost) == ((), (worker.card,))
+
+
+def test_a_restart_that_was_given_up_since_is_told_of(harness: Harness) -> None:
+    long_ago, now = Setback(at_us=1, why="It was broken."), Setback(at_us=2, why="It is broken.")
+    one = runner(1, 11)
+    worker = HandWorker(harness.engine, processes=(supervisor(setback=long_ago), one))
+    before = [worker.card]
+    assert command.progress(harness.engine, "restart", before).failed == ()
+    worker.says(processes=(supervisor(setback=now), one))
+    seen = command.progress(harness.engine, "restart", before)
+    assert (seen.left, seen.failed) == ((), (worker.card,))
 
 
 def test_who_says_nothing_of_its_runners_has_not_restarted_them(harness: Harness) -> None:

@@ -136,3 +136,11 @@ def test_a_frame_of_many_megabytes_arrives() -> None:
     stream = bytes(encode(large))
     pieces = [stream[place : place + 65_536] for place in range(0, len(stream), 65_536)]
     assert [frame for piece in pieces for frame in reader.feed(piece)] == [large]
+
+
+def test_what_was_whole_before_it_was_no_frame_counts_and_nothing_after_it() -> None:
+    reader = Reader(decode_from_runner)
+    good, bad = bytes(encode(FROM_RUNNER[0])), b"\x03\x00\x00\x00\xff\xff\xff"
+    assert reader.feed(good + bad + good) == [FROM_RUNNER[0]]
+    assert reader.is_broken
+    assert reader.feed(good) == []

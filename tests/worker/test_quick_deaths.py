@@ -105,7 +105,7 @@ def test_an_app_that_fails_from_some_day_on_ends_the_worker_after_five_tries(
     worker = house.worker(app)
     assert house.get(house.send("one")) == 1
     house.write("changes.py", COUNTED + "raise ValueError('it was changed since')\n")
-    worker.runners.restart()
+    os.kill(worker.pids()[1], signal.SIGKILL)
     trouble = wait_for("the trouble", lambda: worker.runners.foreman.trouble)
     assert isinstance(trouble, BrokenApp)
     assert "it was changed since" in trouble.message
@@ -113,6 +113,53 @@ def test_an_app_that_fails_from_some_day_on_ends_the_worker_after_five_tries(
     waiting = house.send("one")
     worker.crew.stop(0)
     assert house.faults(waiting) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("raise ValueError('it was changed since')", "The app cannot be loaded: ValueError: it was changed since."),
+        (ENDS["SIGSEGV"], "A fresh runner was killed by SIGSEGV before it did anything."),
+    ],
+)
+def test_a_restart_with_code_that_cannot_run_is_given_up_and_the_old_runners_go_on(
+    house: House, caplog: pytest.LogCaptureFixture, code: str, why: str
+) -> None:
+    app = house.write("changes.py", COUNTED + GOOD)
+    worker = house.worker(app, processes=2)
+    before = worker.pids()
+    house.write("changes.py", COUNTED + code)
+    worker.runners.restart()
+    setback = wait_for("its end", lambda: worker.runners.foreman.setback)
+    assert setback is not None
+    assert setback.why == why
+    assert worker.runners.processes()[0].setback == setback
+    assert caplog.text.count(f"The restart is given up, and the runners go on as they are: {why}") == 1
+    assert starts(house) == 3, "one try"
+    assert house.get(house.send("one")) == 1
+    assert worker.pids() == before
+    house.write("changes.py", COUNTED + GOOD)
+    worker.runners.restart()
+    wait_for("fresh runners", lambda: {process.restarts for process in worker.runner_processes()} == {1})
+    assert not set(worker.pids().values()) & set(before.values())
+    assert house.get(house.send("one")) == 1
+
+
+def test_an_import_that_takes_long_is_told_of(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreman, "SLOW_S", 0.2)
+    waits = 'import time\nwhile not (Path(os.environ["MARKS_FOLDER"]) / "go").exists(): time.sleep(0.01)\n'
+    app = house.write("waits.py", COUNTED + waits + GOOD)
+    runners = Runners(Plan(app=str(app), name="slow"), SystemClock())
+    try:
+        runners.foreman.start()
+        wait_for("a word", lambda: "is still loading the app" in caplog.text)
+        house.let("go")
+        assert runners.foreman.first.wait(60)
+    finally:
+        runners.close()
+    assert caplog.text.count("is still loading the app") == 1
 
 
 def test_an_app_that_was_broken_for_a_moment_goes_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

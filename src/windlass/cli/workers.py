@@ -108,7 +108,8 @@ Examples:
   windlass workers restart mail-1
   windlass workers restart --all --yes --wait --timeout 10m     after a deployment: new code everywhere
 A NAME is a worker's name, name@host, host or id. A runner ends when its jobs have, and a new process takes its place;
-the supervisor stays, and its options with it. It is exit code 1 if a worker ends instead."""
+the supervisor stays, and its options with it. Where the new code cannot be loaded, the old runners go on, and --wait
+ends with exit code 1 and says why."""
 )
 @order_options
 def restart(**asked: Any) -> None:
@@ -260,10 +261,11 @@ def _line(do: Do) -> Generator[Callable[[str], None]]:
 
 def _end(do: Do, cards: Sequence[Card], seen: Progress, *, as_json: bool) -> None:
     """Tells what came of it, and by the exit code whether all have done it."""
-    undone = {card.worker for card in (*seen.left, *seen.lost)}
+    undone = {card.worker for card in (*seen.left, *seen.lost, *seen.failed)}
     done = [card for card in cards if card.worker not in undone]
     if as_json:
-        put_json({"told": _ids(cards), "done": _ids(done), "left": _ids(seen.left), "lost": _ids(seen.lost)})
+        parts = {"told": cards, "done": done, "left": seen.left, "lost": seen.lost, "failed": seen.failed}
+        put_json({part: _ids(found) for part, found in parts.items()})
     else:
         _tell_end(do, done, seen)
     if undone:
@@ -272,12 +274,17 @@ def _end(do: Do, cards: Sequence[Card], seen: Progress, *, as_json: bool) -> Non
 
 def _tell_end(do: Do, done: Sequence[Card], seen: Progress) -> None:
     from windlass.core.plural import agreeing
-    from windlass.ops.cards import labels
+    from windlass.core.redact import plain
+    from windlass.ops.cards import label, labels
+    from windlass.ops.command import setback
 
     did = ("has new runners", "have new runners") if do == "restart" else ("has ended", "have ended")
     if done:
         say(f"{labels(done)} {agreeing(len(done), *did)}.")
     if seen.lost:
         say(f"{labels(seen.lost)} ended instead.")
+    for card in seen.failed:
+        why = setback(card)
+        say(f"{label(card)} goes on with its old runners. {plain(why.why) if why else ''}")
     if seen.left:
         say(f"{labels(seen.left)} {agreeing(len(seen.left), 'has', 'have')} not done it yet; the order stands.")

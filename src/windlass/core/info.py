@@ -14,6 +14,13 @@ class Active(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By the clock of the worker's host."""
 
 
+class Setback(msgspec.Struct, frozen=True, kw_only=True):
+    """Runners were to be replaced, and are not: a fresh one could not start."""
+
+    at_us: int
+    why: str
+
+
 class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A process of a worker: its supervisor, one of its runners, or the program that it is part of."""
 
@@ -35,6 +42,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     restarts: int = 0
     """How many processes this one came after in its place."""
     active: tuple[Active, ...] = ()
+    setback: Setback | None = None
+    """Of a supervisor: the last restart that it gave up."""
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -19,6 +19,7 @@ from windlass.core.commands import Command, Do, command_key, encode_command
 from windlass.core.durations import HOUR_US
 from windlass.core.errors import BadValue
 from windlass.core.ids import WorkerId, new_id, show_id
+from windlass.core.info import Setback
 from windlass.core.names import near_miss
 from windlass.core.redact import plain
 from windlass.engines.protocol import Card, Engine, Hint, Put
@@ -101,24 +102,33 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     left: tuple[Card, ...]
     """Those that have not done it yet, as their cards are now."""
-    lost: tuple[Card, ...]
+    lost: tuple[Card, ...] = ()
     """Those that ended though they should have gone on."""
+    failed: tuple[Card, ...] = ()
+    """Those that gave the restart up; their old runners go on."""
 
 
 def progress(engine: Engine, do: Do, before: Sequence[Card]) -> Progress:
     """How far the order is, given the cards of just before it.
 
     Who drains or stops has done it when its card is gone; who restarts, when none of its runners of then is there and
-    all of now work. Clocks of several hosts are not compared.
+    all of now work, or it has given up. Clocks of several hosts are not compared.
     """
     now = {card.worker: card for card in take_stock(engine).cards}
     there = [(card, now[card.worker]) for card in before if card.worker in now]
     if do != "restart":
-        return Progress(left=tuple(latest for _, latest in there), lost=())
+        return Progress(left=tuple(latest for _, latest in there))
+    failed = tuple(latest for old, latest in there if setback(latest) != setback(old))
     return Progress(
-        left=tuple(latest for old, latest in there if not _has_new_runners(old, latest)),
+        left=tuple(latest for old, latest in there if latest not in failed and not _has_new_runners(old, latest)),
         lost=tuple(card for card in before if card.worker not in now),
+        failed=failed,
     )
+
+
+def setback(card: Card) -> Setback | None:
+    """The last restart that the worker gave up."""
+    return next((process.setback for process in info(card).processes if process.setback is not None), None)
 
 
 def _has_new_runners(old: Card, latest: Card) -> bool:

@@ -26,7 +26,7 @@ from windlass.worker.executor import given_back
 from windlass.worker.lease import Lease
 from windlass.worker.service import Service
 from windlass.worker.settler import MOST_UNSETTLED, Settler
-from windlass.worker.staff import Staff, Wish
+from windlass.worker.staff import Apart, Staff, Wish
 
 LOOK_S = 30.0
 SUSPECTS_US = 1_000_000
@@ -112,16 +112,17 @@ class Consumer(Service):
 
     def _look(self, now_us: int) -> float | None:
         self._listen_s = None
-        if self._suspect is not None and not self._staff.isolates:
+        if self._suspect is not None and self._staff.apart is None:
             return self._go_on_with(self._suspect)
         if self._lease.is_cut(now_us):
             return CUT_S
         if self._settler.unsettled > MOST_UNSETTLED:
             return None
-        apart = self._look_for_a_suspect(now_us) if self._staff.isolates else ()
+        apart = self._staff.apart
+        looked = () if apart is None else self._look_for_a_suspect(apart, now_us)
         wishes = self._staff.wishes()
         if not wishes and not self._unsure:
-            return SUSPECTS_US / 1e6 if self._staff.isolates else None
+            return None if apart is None else SUSPECTS_US / 1e6
         # What it gave without our knowing must not lie there until a slot is free: it is asked for, and goes back.
         wishes = wishes or [Wish(1)]
         self._narrow = wishes[0].tasks is not None
@@ -129,8 +130,8 @@ class Consumer(Service):
         found = any(answer.claims for answer in answers)
         if found and (self._suspect is not None or now_us < self._suspects_at_us):
             return 0
-        if self._staff.isolates:
-            return 0 if found else self._listen_for(*answers, *apart)
+        if apart is not None:
+            return 0 if found else self._listen_for(*answers, *looked)
         if now_us < self._suspects_at_us and self._desk.open:
             return self._listen_for(*answers)
         suspects = self._claim(Wish(1), suspects=True)
@@ -228,14 +229,14 @@ class Consumer(Service):
 
     # ── suspects that run apart from the others ─────────────────────────────────────────────────────────
 
-    def _look_for_a_suspect(self, now_us: int) -> tuple[Claims, ...]:
+    def _look_for_a_suspect(self, apart: Apart, now_us: int) -> tuple[Claims, ...]:
         """Now and then, whatever else there is to do: it takes no slot from anybody."""
         answers: tuple[Claims, ...] = ()
-        if self._suspect is None and now_us >= self._suspects_at_us and self._staff.has_room_apart():
+        if self._suspect is None and now_us >= self._suspects_at_us and apart.has_room():
             answers = (self._claim(Wish(1), suspects=True),)
             self._suspects_at_us = now_us + SUSPECTS_US
         if self._suspect is not None:
-            self._start_apart(self._suspect)
+            self._start_apart(apart, self._suspect)
         return answers
 
     def expect_a_suspect(self) -> None:
@@ -243,11 +244,11 @@ class Consumer(Service):
         self._suspects_at_us = 0
         self.rouse()
 
-    def _start_apart(self, suspect: Claim) -> None:
+    def _start_apart(self, apart: Apart, suspect: Claim) -> None:
         (answer,) = self._engine.note([Note(id=suspect.id, fence=suspect.fence, kind="start")])
         self._suspect = None
         if answer is Verdict.ACCEPTED:
-            self._staff.put_apart(suspect)
+            apart.put(suspect)
         else:
             self._desk.let_go(suspect.id)
 

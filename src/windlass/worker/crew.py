@@ -149,7 +149,7 @@ class Crew:
 
     def _answered(self, settlement: Settlement, verdict: Verdict) -> None:
         self.staff.answered(settlement, verdict)
-        if settlement.transition.suspect and self.staff.isolates:
+        if settlement.transition.suspect and self.staff.apart is not None:
             self.expect_a_suspect()
 
     # ── what the store says ─────────────────────────────────────────────────────────────────────────────

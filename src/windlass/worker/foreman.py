@@ -13,24 +13,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 from windlass.core.clock import Clock
 from windlass.core.errors import BrokenApp, RunnersDie, WindlassError, error_with_code
+from windlass.core.info import Setback
 from windlass.core.plural import number_of
-from windlass.engines.protocol import Claim
 from windlass.worker.frames import FromRunner, Key, Recall, Stop, Unfit
 from windlass.worker.plan import APART
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess
 from windlass.worker.service import Service, log
+from windlass.worker.suspects import Suspects
 from windlass.worker.warden import Warden
 
 QUICK_US = 1_000_000
 """A runner that lives for less, and has run nothing, died by itself and not of a job."""
 MOST_QUICK = 5
 FIRST_PAUSE_US, LONGEST_PAUSE_US = 100_000, 2_000_000
+SLOW_S = 10.0
+"""How long a runner may take to start before it is told of."""
 END_S = 10.0
 """How long runners may take for `on_stop`, the ends of their resources, and whatever tasks have left behind there."""
 
@@ -76,7 +78,7 @@ class Foreman(Service):
             end.setblocking(False)
         self._selector.register(self._bell_out, selectors.EVENT_READ)
         self._ready: list[RunnerProcess] = []
-        self._apart: deque[Claim] = deque()
+        self.suspects = Suspects(roster, self.wake)
         self._to_restart: deque[RunnerProcess] = deque()
         self._quick = 0
         self._not_before_us = 0
@@ -87,6 +89,8 @@ class Foreman(Service):
         self.trouble: WindlassError | None = None
         """Why no runner can be kept alive."""
         self.on_trouble: Callable[[], None] = lambda: None
+        self.setback: Setback | None = None
+        """Why the last restart was given up."""
 
     # ── the loop ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,7 +132,7 @@ class Foreman(Service):
                 self._bury(runner, now_us)
             else:
                 self._look_after(runner, now_us)
-        pauses = [self._warden.look(now_us), self._fill(now_us), self._hurry(now_us)]
+        pauses = [self._warden.look(now_us), self._fill(now_us), self._watch_starters(now_us), self._hurry(now_us)]
         self._go_on_restarting()
         self._keep_a_spare()
         return min((pause_s for pause_s in pauses if pause_s is not None), default=None)
@@ -166,34 +170,15 @@ class Foreman(Service):
 
     # ── starting ────────────────────────────────────────────────────────────────────────────────────────
 
-    def start_apart(self, suspect: Claim) -> None:
-        """A fresh process for a suspect."""
-        self._apart.append(suspect)
-        self.wake()
-
-    @property
-    def starts_apart(self) -> bool:
-        return bool(self._apart)
-
-    def take_back_apart(self) -> list[Claim]:
-        """Suspects for which no process was started yet."""
-        taken: list[Claim] = []
-        with suppress(IndexError):
-            while True:
-                taken.append(self._apart.popleft())
-        return taken
-
     def _fill(self, now_us: int) -> float | None:
         roster = self._roster
         if roster.stopping or self.trouble is not None:
             return None
         if now_us < self._not_before_us:
             return (self._not_before_us - now_us) / 1e6
-        while self._apart:
+        while self.suspects.wait:
             runner = self._start(APART)
-            runner.apart = True
-            with suppress(IndexError):  # it may have been taken back just now
-                runner.alone = self._apart.popleft()
+            runner.apart, runner.alone = True, self.suspects.take()
         # Until one has told where the store is and that the app can be loaded, one is enough.
         wanted = self._plan.processes if roster.hello is not None else 1
         there = {runner.number for runner in roster.living if runner.state != "retiring"}
@@ -226,11 +211,24 @@ class Foreman(Service):
         if at_rest and self.spare is None and all(runner.state == "working" for runner in roster.all()):
             self.spare = self._new()
 
+    def _watch_starters(self, now_us: int) -> float | None:
+        """An app may take as long as it likes to load, but not unsaid: it may wait for what never comes."""
+        starters = [runner for runner in self._roster.all() if runner.state == "starting" and not runner.slow]
+        for runner in starters:
+            if now_us - runner.heard_us >= SLOW_S * 1e6:
+                runner.slow = True
+                log.warning("Runner %d (process %d) is still loading the app.", runner.number, runner.pid)
+        return SLOW_S if starters else None
+
     def greeted(self, runner: RunnerProcess) -> None:
         """It can work."""
         runner.greeted_us = self._clock.monotonic_us()
         log.debug("Runner %d works, process %d.", runner.number, runner.pid)
         self.first.set()
+        elder = self._elder(runner)
+        if elder is not None:
+            self.retire(elder)
+            runner.restarts += 1
 
     def complain(self, runner: RunnerProcess, unfit: Unfit) -> None:
         """It says that it cannot."""
@@ -266,16 +264,34 @@ class Foreman(Service):
             self.retire(runner)
 
     def restart(self) -> None:
-        """Retires them one after the other."""
+        """Replaces them one after the other; each goes on until the one that follows it can work."""
         with self._roster.lock:
             self._to_restart.extend(runner for runner in self._roster.living if not runner.apart)
         self.wake()
 
     def _go_on_restarting(self) -> None:
-        with self._roster.lock:
-            living = self._roster.living
-            if self._to_restart and all(runner.state == "working" for runner in living):
-                self.retire(self._to_restart.popleft())
+        roster = self._roster
+        at_rest = not roster.stopping and self.trouble is None
+        if self._to_restart and at_rest and all(runner.state == "working" for runner in roster.all()):
+            runner = self._to_restart.popleft()
+            if runner.code is None:
+                self._start(runner.number)
+            else:
+                self.wake()  # it is new already; the next one
+
+    def _elder(self, runner: RunnerProcess) -> RunnerProcess | None:
+        """The one that it follows, if that one still works."""
+        others = [other for other in self._roster.all() if other.number == runner.number and other is not runner]
+        return None if runner.apart else next((other for other in others if other.state == "working"), None)
+
+    def _give_up_restarting(self, runner: RunnerProcess) -> None:
+        """Its code cannot run; the old one, which works, stays."""
+        self._to_restart.clear()
+        error = None if runner.unfit is None else _error_of(runner.unfit)
+        why = f"A fresh runner {_how(runner)} before it did anything." if error is None else error.message
+        trace = f"\n{error.traceback}" if isinstance(error, BrokenApp) else ""
+        log.error("The restart is given up, and the runners go on as they are: %s%s", why, trace)
+        self.setback = Setback(at_us=self._clock.now_us(), why=why)
 
     def _bury(self, runner: RunnerProcess, now_us: int) -> None:
         """What it wrote before its death counts: it is read to the last byte first."""
@@ -290,6 +306,9 @@ class Foreman(Service):
         if runner.leaving:
             self._quick = 0  # those who died quickly did not come one after the other
         if runner.leaving or roster.stopping or self.trouble is not None:
+            return
+        if not runner.greeted_us and self._elder(runner) is not None:
+            self._give_up_restarting(runner)
             return
         if not runner.apart:
             self._restarts[runner.number] = self._restarts.get(runner.number, 0) + 1

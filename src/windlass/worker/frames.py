@@ -171,6 +171,8 @@ class Reader(Generic[F]):
     def __init__(self, decode: Callable[[memoryview], F]) -> None:
         self._decode = decode
         self._bytes = bytearray()
+        self.is_broken = False
+        """Whether there came what is no frame. Those before it count; nothing after it can be read."""
 
     def feed(self, data: bytes) -> list[F]:
         """The frames that are whole now."""
@@ -178,13 +180,16 @@ class Reader(Generic[F]):
         frames: list[F] = []
         start, size = 0, _LENGTH.size
         with memoryview(self._bytes) as view:
-            while len(view) - start >= size:
+            while not self.is_broken and len(view) - start >= size:
                 (length,) = _LENGTH.unpack_from(view, start)
                 end = start + size + length
                 if len(view) < end:
                     break
                 with view[start + size : end] as frame:
-                    frames.append(self._decode(frame))
+                    try:
+                        frames.append(self._decode(frame))
+                    except msgspec.DecodeError:
+                        self.is_broken = True
                 start = end
         del self._bytes[:start]
         return frames

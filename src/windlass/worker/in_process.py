@@ -36,7 +36,7 @@ WITH_A_LOOP: tuple[Kind, ...] = ("auto", "aio")
 class InProcess:
     """Runs an app's tasks in this process."""
 
-    isolates = False
+    apart = None
 
     def __init__(
         self,
@@ -127,12 +127,6 @@ class InProcess:
     def put(self, claims: tuple[Claim, ...]) -> None:
         self.watchman.wake()
         self.pool.put(claims)
-
-    def has_room_apart(self) -> bool:
-        return False
-
-    def put_apart(self, suspect: Claim) -> None:
-        raise NotImplementedError("One process has no place apart: a suspect is put when nothing else runs.")
 
     def waiting(self) -> int:
         return self.pool.waiting()

@@ -92,7 +92,7 @@ class Line:
                 data = self._link.recv(CHUNK)
             except OSError:
                 data = b""
-            if not data:
+            if not data or self._reader.is_broken:
                 _leave()
             self._came.extend(self._reader.feed(data))
         return self._came.popleft()

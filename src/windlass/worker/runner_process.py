@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from windlass.core.clock import Clock
 from windlass.core.ids import JobId
 from windlass.core.system import kill_group, map_page, shared_page, start_apart, wait_for_end
@@ -79,6 +77,8 @@ class RunnerProcess:
         self.sentence: Sentence | None = None
         self.unfit: Unfit | None = None
         """Why it cannot start, in its own words."""
+        self.slow = False
+        """Whether it was said that it takes long to start."""
         self.greeted_us = 0
         self.leaving = False
         """Whether it was told to end."""
@@ -89,9 +89,8 @@ class RunnerProcess:
         """Grows when claims are taken back from it by its page."""
         self.revoked_us = 0
         """When that was last done; 0: it has answered since."""
-        self.born_us = clock.monotonic_us()
         self.started_us = clock.now_us()
-        self.heard_us = self.born_us
+        self.heard_us = clock.monotonic_us()
         """Since when it has been expected to look around."""
         self._reader: Reader[FromRunner] = Reader(decode_from_runner)
         self._sending = threading.Lock()
@@ -99,6 +98,11 @@ class RunnerProcess:
         self._on_unsent = on_end
         self._deaf = False
         """Whether what it writes can be read no more."""
+        self._start(places)
+        self._waiter = threading.Thread(target=self._wait, args=(on_end,), name="windlass-waitpid", daemon=True)
+        self._waiter.start()
+
+    def _start(self, places: int) -> None:
         self.link, theirs = socket.socketpair()
         self.link.setblocking(False)
         size = page_size(places)
@@ -113,14 +117,11 @@ class RunnerProcess:
             theirs.close()
             os.close(memory)
         self.pid = self._process.pid
-        self._waiter = threading.Thread(target=self._wait, args=(on_end,), name="windlass-waitpid", daemon=True)
-        self._waiter.start()
 
     def welcome(self, welcome: Welcome) -> None:
         """Tells it what to do: until then it has loaded nothing of the user's, and is nobody's."""
         self.number = welcome.number
-        self.born_us, self.started_us = self._clock.monotonic_us(), self._clock.now_us()
-        self.heard_us = self.born_us
+        self.heard_us, self.started_us = self._clock.monotonic_us(), self._clock.now_us()
         self.send(welcome)
 
     def _wait(self, on_end: Callable[[], None]) -> None:
@@ -219,13 +220,12 @@ class RunnerProcess:
             return b""  # nothing yet; or it is dead, and about to be buried
 
     def _whole(self, data: bytes) -> list[FromRunner]:
-        try:
-            return [] if self._deaf else self._reader.feed(data)
-        except msgspec.DecodeError:
+        frames = self._reader.feed(data)
+        if self._reader.is_broken and not self._deaf:
             log.error("Runner %d writes what is no message: its memory is damaged.", self.number)
             self._deaf = True
             self.kill()
-            return []
+        return frames
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
 

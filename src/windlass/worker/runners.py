@@ -62,8 +62,6 @@ have it for as long. Then it waits for twice that, and so on: in the end it outl
 class Runners:
     """Runs tasks in processes of their own."""
 
-    isolates = True
-
     def __init__(self, plan: Plan, clock: Clock) -> None:
         self._plan = plan
         self._clock = clock
@@ -78,6 +76,7 @@ class Runners:
         self._no_big_before_us = 0
         self._patience_us = RESERVE_US
         self.foreman = Foreman(clock, self.roster, self)
+        self.apart = self.foreman.suspects
 
     @property
     def office(self) -> Office:
@@ -198,16 +197,6 @@ class Runners:
         self.office.give_back([claim])
         self.office.hungry()
 
-    def has_room_apart(self) -> bool:
-        """Whether a suspect could get a process of its own now."""
-        with self.roster.lock:
-            busy = self.foreman.starts_apart or any(runner.apart for runner in self.roster.living)
-            return not self.roster.stopping and not busy
-
-    def put_apart(self, suspect: Claim) -> None:
-        """Starts a fresh process for it alone."""
-        self.foreman.start_apart(suspect)
-
     def waiting(self) -> int:
         with self.roster.lock:
             return sum(room.waiting for runner in self.roster.living for room in runner.rooms.values())
@@ -220,7 +209,7 @@ class Runners:
                 if runner.claims:
                     runner.send(Recall())
             unjudged, self._unjudged = self._unjudged, []
-        return [*back, *self.foreman.take_back_apart(), *(judge.claim for judge in unjudged)]
+        return [*back, *self.apart.take_back(), *(judge.claim for judge in unjudged)]
 
     def _unreserve(self, runner: RunnerProcess) -> Claim:
         claim, runner.alone = runner.alone, None
@@ -265,6 +254,7 @@ class Runners:
             started_us=self._started_us,
             rss=0 if seen is None else seen.rss,
             cpu_s=0.0 if seen is None else seen.cpu_s,
+            setback=self.foreman.setback,
         )
         spare = self.foreman.spare
         waits = () if spare is None else (msgspec.structs.replace(self._described(spare), role="spare", state=""),)
@@ -298,7 +288,7 @@ class Runners:
         return {runner.pid for runner in self.roster.all()} | ({spare.pid} if spare is not None else set())
 
     def restart(self) -> None:
-        """Replaces them one after the other: new code, no pause."""
+        """Replaces them one after the other: new code, no pause. Where new ones cannot start, the old ones stay."""
         self.foreman.restart()
 
     # ── what a runner says ──────────────────────────────────────────────────────────────────────────────

@@ -71,11 +71,25 @@ class Office(Protocol):
         ...
 
 
+class Apart(Protocol):
+    """Where suspects run, each in a process of its own."""
+
+    def has_room(self) -> bool:
+        """Whether one could run now."""
+        ...
+
+    def put(self, suspect: Claim) -> None:
+        """Takes one to run; returns at once."""
+        ...
+
+
 class Staff(Protocol):
     """Who runs a worker's tasks."""
 
-    isolates: bool
-    """Whether a suspect can run apart from the others, in a process of its own."""
+    @property
+    def apart(self) -> Apart | None:
+        """None: there is no such place, and a suspect is put when nothing else runs."""
+        ...
 
     @property
     def slots(self) -> int: ...
@@ -94,14 +108,6 @@ class Staff(Protocol):
 
     def put(self, claims: tuple[Claim, ...]) -> None:
         """Takes claims to run, in their order; returns at once."""
-        ...
-
-    def has_room_apart(self) -> bool:
-        """Whether a suspect could run apart now."""
-        ...
-
-    def put_apart(self, suspect: Claim) -> None:
-        """Takes a suspect to run apart from the others."""
         ...
 
     def waiting(self) -> int:
