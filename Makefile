@@ -64,6 +64,7 @@ check: $(STAMP) ## lint, format, types, layers, spelling, and every Python block
 	run $(BIN)/ruff format --check $(wildcard $(SOURCES)); \
 	run $(BIN)/pyright --project pyproject.toml; \
 	run $(BIN)/pyright --project pyproject.toml --pythonplatform Windows src; \
+	run $(BIN)/pyright --project pyproject.toml --pythonplatform Darwin src; \
 	run $(BIN)/lint-imports --cache-dir .cache/import_linter; \
 	run $(BIN)/codespell; \
 	run $(BIN)/python scripts/check_docs.py; \

@@ -67,6 +67,7 @@ WHAT_TO_DO = {
     "WL403": "Renew, then claim again.",
     "WL404": "Correct the app; the traceback that is printed before the message says where it fails.",
     "WL405": "See what the app does when it is imported, and what the message says of how the last runner ended.",
+    "WL406": "Restart the worker itself: its supervisor still runs the version that was there before.",
     "WL500": "Upgrade where the message says that the record is from a newer Windlass.",
     "WL501": "Check the id; the record may have passed its retention.",
     "WL502": "Check the disk and the store, then send the job again.",

@@ -248,9 +248,18 @@ def test_the_pid_file_says_who_works(box: Box) -> None:
         assert f"w.pid says that process {worker.process.pid} works already. Stop that one" in said
         assert worker.stop() == 0
     assert not file.exists()
-    for text in ("what?", "0"):
+    for text in ("", "0"):
         file.write_text(text)
         box.shell("worker", "tasks.py", "--until-empty", "--pidfile", "w.pid")
+        assert not file.exists()
+    file.write_text("my notes")
+    said = box.shell.refused("worker", "tasks.py", "--pidfile", "w.pid", code=2)
+    assert "w.pid holds something other than a process id. Name another file." in said
+    assert file.read_text() == "my notes"
+    (box.folder / "broken.py").write_text("1 // 0\n")
+    with box.shell.running("worker", "broken.py", "--pidfile", "b.pid") as worker:
+        assert worker.process.wait(60) == 1
+    assert not (box.folder / "b.pid").exists()
     assert "cannot be written" in box.shell.refused("worker", "tasks.py", "--pidfile", "no/such/w.pid", code=2)
 
 

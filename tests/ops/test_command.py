@@ -149,6 +149,9 @@ def test_a_restart_is_done_when_all_runners_are_others_and_work(harness: Harness
     assert not is_done()
     assert not is_done(new_one, runner(2, 14, "starting", started_us=3))
     assert is_done(new_one, new_two), "a number that came again is another process"
+    worker.says(processes=(supervisor(), one, two, runner(0, 13, started_us=1)))
+    before = [worker.card]
+    assert is_done(new_one, new_two), "a suspect's own comes and goes"
 
 
 def test_a_worker_that_ends_instead_of_restarting_is_told_of(harness: Harness) -> None:

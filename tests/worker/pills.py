@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,8 +10,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from windlass import App, Retry, current_job
+from windlass import App, Dead, Retry, current_job
 
 app = App(sweep=0.2)
 FOLDER = Path(os.environ["MARKS_FOLDER"])
@@ -183,6 +185,23 @@ def babbles() -> None:
     mark("begin")
     os.write(int(sys.argv[1]), b"\x03\0\0\0xyz")
     time.sleep(600)
+
+
+@app.task(name="ends_oddly")
+def ends_oddly(how: str) -> None:
+    """Says its end as nobody should."""
+    reasons: dict[str, Any] = {"error": ValueError("no such id"), "half": "b\udcff", "number": 404, "long": "x" * 10**6}
+    raise Dead(reasons[how])
+
+
+@app.task(name="ends_a_child")
+def ends_a_child() -> int | None:
+    """Ends a process that it has forked, as `multiprocessing` does."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    child.terminate()
+    child.join(30)
+    return child.exitcode
 
 
 @app.task(name="forks")

@@ -15,7 +15,7 @@ from tests.worker.house import PILLS, House, Staffed, gone
 from windlass.app.handle import Handle
 from windlass.core.errors import JobDead
 from windlass.core.job import Outcome, State
-from windlass.worker import warden
+from windlass.worker import judging, warden
 from windlass.worker.foreman import Foreman
 from windlass.worker.plan import APART
 from windlass.worker.runner_process import RunnerProcess
@@ -139,6 +139,34 @@ def test_a_runner_that_stands_still_is_killed_and_its_job_counts_a_crash(
     assert "no sign of life" in attempt.failure.message
 
 
+def test_a_runner_that_stands_still_without_a_job_is_replaced(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warden, "IDLE_SILENCE_US", 1_000_000)
+    worker = house.worker()
+    stopped = worker.pids()[1]
+    os.kill(stopped, signal.SIGSTOP)
+    handle = house.send("touch")
+    assert house.get(handle) != stopped
+    assert house.faults(handle) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"), [("error", "no such id"), ("half", "b\\udcff"), ("number", "404"), ("long", "x" * 1_000 + "…")]
+)
+def test_an_end_that_is_said_oddly_costs_nobody_else_anything(house: House, how: str, reason: str) -> None:
+    worker = house.worker()
+    pid = worker.pids()[1]
+    handle = house.send("ends_oddly", how)
+    handle.wait(60)
+    record = house.record(handle)
+    assert (record.state, record.reason) == (State.DEAD, reason)
+    assert house.get(house.send("touch")) == pid
+
+
+def test_a_process_that_a_task_has_forked_heeds_signals(house: House) -> None:
+    house.worker()
+    assert house.get(house.send("ends_a_child")) == -signal.SIGTERM
+
+
 def test_what_a_task_has_started_dies_with_its_runner(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the supervisor kills it: a program left behind would hold what the next run needs."""
     monkeypatch.setattr(warden, "SILENCE_US", 2_000_000)
@@ -189,6 +217,37 @@ def test_if_the_one_that_was_asked_what_becomes_of_a_job_dies_the_next_is_asked(
     assert house.get(handle) == 2
     assert house.faults(handle) == (2, 0, 0)
     assert house.outcomes(handle)[Outcome.TIMED_OUT] == 1
+
+
+def test_one_that_gets_no_further_is_not_asked(house: House) -> None:
+    (house.folder / "asked").touch()
+    source = (
+        JUDGED
+        + """
+@app.task(name="hogs")
+def hogs() -> None:
+    import ctypes
+    (folder / "hogging").touch()
+    ctypes.PyDLL(None).sleep(600)
+"""
+    )
+    house.worker(house.write("judged.py", source), processes=2)
+    hog = house.send("hogs")
+    wait_for("it to begin", (house.folder / "hogging").exists)
+    assert house.get(house.send("late")) == 2
+    assert hog.state == State.RUNNING
+
+
+def test_if_nobody_says_what_becomes_of_a_job_it_counts_a_crash(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "PATIENCE_US", 300_000)
+    hangs = JUDGED.replace("os.kill(os.getpid(), 9)", "").replace("return 0.01", "time.sleep(600)")
+    house.worker(house.write("judged.py", hangs), processes=2)
+    handle = house.send("late")
+    wait_for("a crash", lambda: house.faults(handle)[1] == 1)
+    handle.cancel()
+    (attempt, *_) = house.job(handle).attempts
+    assert attempt.failure is not None
+    assert "was killed for its timeout, and no runner said what follows" in attempt.failure.message
 
 
 # ── runners that get no further ─────────────────────────────────────────────────────────────────────────

@@ -79,7 +79,7 @@ FROM_RUNNER: list[FromRunner] = [
     Overran((JOB, 7)),
 ]
 TO_RUNNER: list[ToRunner] = [
-    Welcome("tasks.py", "auto", 4, 8, 1, True, "box", 4711, "debug", "json", "w.log"),
+    Welcome("tasks.py", "auto", 4, 8, 1, True, "box", "debug", "json", "w.log"),
     Work(WORKER, 3, (CLAIM, CLAIM)),
     CancelJob(JOB),
     Recall(),

@@ -12,18 +12,35 @@ it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from windlass.core.durations import Duration, to_us
+from windlass.core.text import storable
+
+LONGEST_REASON: Final = 1_000
+"""In characters; what else there is to say belongs into the job's log."""
 
 
 class Ending(Exception):
     """What a task raises to say how this attempt ends."""
 
 
+def _as_text(reason: object) -> str | None:
+    """The reason as it can be stored, whatever was given for one: `raise Dead(error)` is a task's last word."""
+    if reason is None or reason == "":
+        return None
+    try:
+        text = storable(str(reason))
+    except Exception:
+        text = f"({type(reason).__qualname__} without text)"
+    return text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + "…"
+
+
 class RetryAfter(Ending):
     """Ends the attempt; the next one starts after `delay`, if the task has one left."""
 
     def __init__(self, delay: Duration, reason: str | None = None) -> None:
-        super().__init__(reason or "asked to be tried again")
+        super().__init__(_as_text(reason) or "asked to be tried again")
         self.delay_us = to_us(delay)
 
 
@@ -31,25 +48,27 @@ class Snooze(Ending):
     """Puts the job back for `delay`. It costs no attempt and may be repeated for ever."""
 
     def __init__(self, delay: Duration, reason: str | None = None) -> None:
-        super().__init__(reason or "snoozed")
+        self.reason = _as_text(reason)
+        super().__init__(self.reason or "snoozed")
         self.delay_us = to_us(delay)
-        self.reason = reason
 
 
 class Cancel(Ending):
     """Ends the job as cancelled."""
 
     def __init__(self, reason: str | None = None) -> None:
-        super().__init__(reason or "cancelled by its task")
-        self.reason = reason or "task"
+        said = _as_text(reason)
+        super().__init__(said or "cancelled by its task")
+        self.reason = said or "task"
 
 
 class Dead(Ending):
     """Ends the job as dead, without another try."""
 
     def __init__(self, reason: str | None = None) -> None:
-        super().__init__(reason or "given up by its task")
-        self.reason = reason or "task"
+        said = _as_text(reason)
+        super().__init__(said or "given up by its task")
+        self.reason = said or "task"
 
 
 class Interrupted(BaseException):

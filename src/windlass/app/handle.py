@@ -113,7 +113,7 @@ class Handle(Generic[R_co]):
             except TimeoutError:
                 waited_s = _seconds(timeout) or 0
                 raise NotFinished(
-                    f"The job {self.id} has not ended after {waited_s:g} s; it is {self.state}. {self.why()}",
+                    f"The job {self.id} has not ended after {waited_s:g} s. {self.why()}",
                     "Wait longer, or ask again later: it goes on.",
                 ) from None
         return self._value(job)

@@ -39,7 +39,7 @@ def locate(name: str) -> App:
     if not colon:
         return _only(module, place, there)
     if not hasattr(module, attribute):
-        meant = near_miss(attribute, vars(module))
+        meant = near_miss(attribute, there)
         hint = f"Did you mean {place}:{meant}?" if meant else f"It has: {', '.join(there) or 'no app at all'}."
         raise BadValue(f"The module {place} has no {attribute!a}.", hint)
     found = getattr(module, attribute)

@@ -90,9 +90,11 @@ def show(job_id: str, only_why: bool, name: str | None, url: str | None, as_json
             put_job(here, job_id, as_json=as_json)
             return
         from windlass.cli.remedy import remedy, with_remedy
+        from windlass.ops.processes import call_roll
         from windlass.ops.why import explain
 
         (wanted,) = job_ids([job_id])
+        call_roll(here.engine)  # what a worker has free is told by its last beat
         found = explain(here.engine, wanted)
         if as_json:
             todo = remedy(found.cause, found.queue)

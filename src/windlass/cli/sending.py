@@ -240,13 +240,14 @@ def _in_batches(calls: Iterator[Line]) -> Iterator[list[Line]]:
 
 def _sender(app: App, task: str, how: dict[str, Any]) -> tuple[Sender[..., Any], str]:
     """Who sends, and what is to be said about it once it is sent."""
+    options = {name: value for name, value in how.items() if value is not None}
+    app.named(task).using(**options)  # refused before the store is opened, which may make it
     what = app.engine.capabilities
     if not what.processes:
         raise click.UsageError(
             f"A store of the {what.name} engine ends with this command, and the job with it: name another, such as "
             "sqlite:///jobs.db."
         )
-    options = {name: value for name, value in how.items() if value is not None}
     full, remark = _full_name(app, task)
     sender = app.named(full)
     return sender.using(**options) if options else sender, remark

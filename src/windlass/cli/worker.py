@@ -96,7 +96,8 @@ def worker_options(function: Any) -> Any:
                 envvar="WINDLASS_POOL",
                 default="auto",
                 show_default=True,
-                help="auto: async tasks on a loop, others in threads; solo: one at a time. [env: WINDLASS_POOL]",
+                help="auto: async tasks on a loop (aio), others in threads; solo: one at a time. All but auto take "
+                "only tasks of one kind. [env: WINDLASS_POOL]",
             ),
             click.option(
                 "-p",

@@ -265,6 +265,12 @@ class BrokenApp(WorkerError):
     traceback = ""
 
 
+class OtherVersion(WorkerError):
+    """Another version of Windlass was installed under a worker that runs."""
+
+    code = "WL406"
+
+
 class RunnersDie(WorkerError):
     """No runner of the worker lives long enough to run anything."""
 

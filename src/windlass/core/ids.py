@@ -68,5 +68,7 @@ def read_id(text: str) -> bytes:
         raw = b""
     if len(raw) != 16:
         shown = text if len(text) < 64 else text[:60] + "…"
-        raise BadValue(f"{shown!r} is not a job id.", "An id has 32 hexadecimal digits; copy it whole.")
+        raise BadValue(
+            f"{shown!r} is not a job id.", "An id has 32 hexadecimal digits, with hyphens or without; copy it whole."
+        )
     return raw

@@ -12,6 +12,7 @@ import os
 import signal
 import struct
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -156,13 +157,17 @@ def start_apart(command: Sequence[str], *, fds: Collection[int]) -> subprocess.P
 
 def wait_for_end(process: subprocess.Popen[bytes]) -> int:
     """How a process that leads a group ended. One that was killed or failed takes along whatever it had started."""
-    if sys.platform != "win32":
+    if sys.platform == "linux":
         with suppress(ChildProcessError):
             # Looked at and not reaped: until it is, nobody else can have its number.
             found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             if found is not None and (found.si_code != os.CLD_EXITED or found.si_status):
                 kill_group(process.pid)
-    return process.wait()
+        return process.wait()
+    code = process.wait()
+    if code and sys.platform != "win32":
+        kill_group(process.pid)
+    return code
 
 
 def ending_signals() -> list[signal.Signals]:
@@ -173,6 +178,37 @@ def ending_signals() -> list[signal.Signals]:
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         found.append(signal.SIGHUP)
     return found
+
+
+def leave_unheeded(numbers: Collection[signal.Signals]) -> None:
+    """These signals do nothing in this process from now on, but all in processes that are forked or started by it.
+
+    So they are not ignored, which programs would inherit. A forked process is given the usual handlers before any
+    signal can reach it: `multiprocessing` ends its processes by one as soon as it likes.
+    """
+    for number in numbers:
+        signal.signal(number, _do_nothing)
+    if sys.platform == "win32":
+        return
+    masks: dict[int, set[int | signal.Signals]] = {}
+
+    def block() -> None:
+        masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.pop(threading.get_ident(), set()))
+
+    def heed() -> None:
+        for number in numbers:
+            if signal.getsignal(number) is _do_nothing:
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=heed)
+
+
+def _do_nothing(_number: int, _frame: object) -> None:
+    """Somebody else hears it, and says what to do."""
 
 
 def cores(root: Path = Path("/")) -> int:
@@ -189,6 +225,8 @@ def kill_group(leader: int) -> None:
         _missing()
     with suppress(ProcessLookupError):
         os.killpg(leader, SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(leader, SIGKILL)  # it may have left its group
 
 
 def die_with_parent(parent: int) -> None:
@@ -237,7 +275,7 @@ def children(pid: int, *, recursive: bool = False) -> list[int]:
 
     try:
         return [child.pid for child in psutil.Process(pid).children(recursive=recursive)]
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return []
 
 
@@ -245,12 +283,12 @@ def _children(pid: int) -> Iterator[int]:
     """As Linux keeps them, a list for each thread: a look at every process of the host costs a hundred times more."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
-    except FileNotFoundError:
+    except OSError:
         return
     for thread in threads:
         try:
             yield from map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:
             pass  # it has ended; another has its children now
 
 
@@ -338,7 +376,9 @@ class Footprint(NamedTuple):
 
 
 def footprint(pid: int, *, alone: bool = False) -> Footprint | None:
-    """What that process costs now, or it `alone`, without its descendants; None if it has ended, reaped or not."""
+    """What that process costs now, or it `alone`, without its descendants; None if it has ended, reaped or not, or
+    where this may not be known.
+    """
     own = _own_footprint(pid)
     if own is None or alone:
         return own
@@ -351,7 +391,7 @@ def _own_footprint(pid: int) -> Footprint | None:
         try:
             # Its name may hold anything; what follows it are a letter and numbers.
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:
             return None
         if fields[0] in b"ZX":
             return None
@@ -365,7 +405,7 @@ def _own_footprint(pid: int) -> Footprint | None:
             return None
         times = process.cpu_times()
         return Footprint(process.memory_info().rss, times.user + times.system)
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return None
 
 

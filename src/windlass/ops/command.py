@@ -19,7 +19,7 @@ from windlass.core.commands import Command, Do, command_key, encode_command
 from windlass.core.durations import HOUR_US
 from windlass.core.errors import BadValue
 from windlass.core.ids import WorkerId, new_id, show_id
-from windlass.core.info import Setback
+from windlass.core.info import Process, Setback
 from windlass.core.names import near_miss
 from windlass.core.redact import plain
 from windlass.engines.protocol import Card, Engine, Hint, Put
@@ -133,10 +133,14 @@ def setback(card: Card) -> Setback | None:
 
 def _has_new_runners(old: Card, latest: Card) -> bool:
     were, are = _runners(old), _runners(latest)
-    return len(are) >= max(1, len(were)) and not were.keys() & are and set(are.values()) == {"working"}
+    places_were, places_are = ({process.number for process in some} for some in (were, are))
+    # A process is known by its id and its start, for ids come again.
+    left = {(process.pid, process.started_us) for process in were} & {
+        (process.pid, process.started_us) for process in are
+    }
+    return bool(are) and places_are >= places_were and not left and {process.state for process in are} == {"working"}
 
 
-def _runners(card: Card) -> dict[tuple[int, int], str]:
-    """The state of each runner; a process is known by its number and its start, for numbers come again."""
-    found = (process for process in info(card).processes if process.role == "runner")
-    return {(process.pid, process.started_us): process.state for process in found}
+def _runners(card: Card) -> list[Process]:
+    """Those that stay; one for a suspect comes and goes."""
+    return [process for process in info(card).processes if process.role == "runner" and process.number]

@@ -98,7 +98,16 @@ def _running(case: Case) -> str | None:
     who = label(case.owner) if case.owner is not None else show_id(record.worker or b"")
     asked = ", and it has been asked to cancel" if record.cancel_asked else ""
     since = f"{show_span(case.now_us - claimed_us)} (since {show_instant(claimed_us)})"
+    if case.owner is not None and _waits_there(case.owner, case.job.id, claimed_us):
+        return f"It waits in worker {who} for a slot, or for a runner to itself; it has been there for {since}{asked}."
     return f"It is running: worker {who} has had it for {since}{asked}."
+
+
+def _waits_there(owner: Card, job_id: JobId, claimed_us: int) -> bool:
+    """Whether its worker has said since then what it runs, and that job is not among it."""
+    said = info(owner)
+    running = {job.id for process in said.processes for job in process.active}
+    return said.beat_us > claimed_us and bool(said.processes) and show_id(job_id) not in running
 
 
 def _scheduled(case: Case) -> str | None:

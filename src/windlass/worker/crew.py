@@ -125,7 +125,7 @@ class Crew:
 
     def settle(self, settlement: Settlement, claim: Claim) -> None:
         """It is urgent where somebody waits for it."""
-        urgent = claim.lane is not None or claim.flow is not None or not self.staff.waiting()
+        urgent = claim.lane is not None or claim.flow is not None or not self.staff.has_waiting()
         self.settler.put(settlement, urgent=urgent)
 
     def give_back(self, claims: Sequence[Claim]) -> None:
@@ -163,7 +163,8 @@ class Crew:
             log.info("Worker %s is asked for fresh processes.", self._name)
             self.staff.restart()
         elif do in ("drain", "stop"):
-            log.info("Worker %s is asked to %s.", self._name, do)
+            if do == "drain":  # a stop says so itself
+                log.info("Worker %s is asked to drain.", self._name)
             self.on_asked(do)
 
     def _drop_what_waits(self) -> None:
@@ -236,13 +237,7 @@ class Crew:
             self.staff.stop(SETTLE_S)
             self.staff.close()
             raise
-        try:
-            for service in self.services:
-                service.start()
-        except BaseException:  # no further thread can be started
-            self.stop(0)
-            raise
-        log.info(
+        log.info(  # before its first job says anything
             "Worker %s has started: pool %s, %s, %s, %s, %s.",
             self._name,
             self._kind,
@@ -251,6 +246,12 @@ class Crew:
             "all queues" if self._queues is None else f"queues {', '.join(self._queues)}",
             redact_url(self._settings.url),
         )
+        try:
+            for service in self.services:
+                service.start()
+        except BaseException:  # no further thread can be started
+            self.stop(0)
+            raise
 
     def drain(self) -> None:
         """Takes no more jobs; what runs may end, however long it takes."""
@@ -280,12 +281,13 @@ class Crew:
         def left_s() -> float:
             return max(0.1, (until_us - self._clock.monotonic_us()) / 1e6)
 
-        self.consumer.stop(left_s())
+        self.consumer.stop(SETTLE_S)
         self.give_back(self.staff.take_back())
         in_time = self.desk.wait_until_empty(drain_s)
-        if not in_time:
-            self._give_up()
+        running = () if in_time else self.staff.running()
         self.staff.stop(left_s())
+        if not in_time:
+            self._give_up(running)
         self.settler.stop(left_s())
         for settlement in [] if self.settler.alive else self.settler.drain(left_s()):
             log.error("The end of job %s was not settled; it will be run again.", show_id(settlement.id))
@@ -304,12 +306,11 @@ class Crew:
         log.info("Worker %s has stopped.", self._name)
         return in_time
 
-    def _give_up(self) -> None:
+    def _give_up(self, running: Container[JobId]) -> None:
         """The drain is over: what still runs goes back to the store; its end comes too late to count.
 
         One whose end lies with the settler goes there twice; the store takes the first, which is its end.
         """
-        running = self.staff.running()
         for claim in list(self.desk.open.values()):
             if claim.id in running:
                 log.warning("The job %s still runs; it goes back to the store.", show_id(claim.id))

@@ -29,6 +29,14 @@ def silent() -> Crashed:
     )
 
 
+def unjudged(why: str) -> Crashed:
+    """The error of a job whose process was killed for its sake, and nobody could say what its policy makes of it."""
+    return Crashed(
+        f"The process that ran it was killed for its {why}, and no runner said what follows.",
+        "A hook or a retry policy may hang, or all runners are held up.",
+    )
+
+
 def ending(status: int) -> str:
     """How a process ended, as the end of a sentence about it."""
     if status >= 0:

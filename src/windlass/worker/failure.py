@@ -10,8 +10,9 @@ from types import TracebackType
 
 from windlass.core.job import Failure
 from windlass.core.limits import Limits
+from windlass.core.text import storable
 
-_OURS = f"{Path(__file__).parent.parent}{os.sep}"  # a package windlass_shop beside us is not ours
+OURS = f"{Path(__file__).parent.parent}{os.sep}"  # a package windlass_shop beside us is not ours
 _MESSAGE = 2_000
 
 
@@ -27,21 +28,16 @@ def failure_of(error: BaseException, limits: Limits, task: str) -> Failure:
         text, message = name, "(its text cannot be shown)"
     return Failure(
         type=name,
-        message=_storable(message if len(message) <= _MESSAGE else message[:_MESSAGE] + "…"),
-        traceback=limits.clip_error(_storable(text)),
+        message=storable(message if len(message) <= _MESSAGE else message[:_MESSAGE] + "…"),
+        traceback=limits.clip_error(storable(text)),
         fingerprint=_fingerprint(name, frames, task),
     )
-
-
-def _storable(text: str) -> str:
-    """The text without what UTF-8 cannot hold: half a character, as in a file name that is not UTF-8."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _of_the_task(frames: TracebackType | None) -> TracebackType | None:
     """The traceback from the task's own function on; where there is none, all of it."""
     frame = frames
-    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(OURS):
         frame = frame.tb_next
     return frame if frame is not None else frames
 
@@ -55,6 +51,6 @@ def _fingerprint(name: str, frames: TracebackType | None, task: str) -> str:
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     code = None if last is None else last.tb_frame.f_code
-    ours = code is None or code.co_filename.startswith(_OURS)
+    ours = code is None or code.co_filename.startswith(OURS)
     where = task if ours or code is None else f"{Path(code.co_filename).name}:{code.co_name}"
     return hashlib.blake2b(f"{name}@{where}".encode(), digest_size=8).hexdigest()

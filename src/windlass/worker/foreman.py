@@ -6,7 +6,6 @@ the kernel's death signal goes by, so it lives until the last runner has ended.
 
 from __future__ import annotations
 
-import os
 import selectors
 import socket
 import threading
@@ -22,7 +21,7 @@ from windlass.core.plural import number_of
 from windlass.worker.frames import FromRunner, Key, Recall, Stop, Unfit
 from windlass.worker.plan import APART
 from windlass.worker.roster import Roster
-from windlass.worker.runner_process import RunnerProcess
+from windlass.worker.runner_process import RunnerProcess, Sentence
 from windlass.worker.service import Service, log
 from windlass.worker.suspects import Suspects
 from windlass.worker.warden import Warden
@@ -58,6 +57,10 @@ class Boss(Protocol):
 
     def inherit(self, runner: RunnerProcess) -> None:
         """It is dead: its claims have to go somewhere."""
+        ...
+
+    def look_after_judges(self, now_us: int) -> float | None:
+        """Some were asked what becomes of a job, and may not answer; gives when to look again."""
         ...
 
 
@@ -132,13 +135,25 @@ class Foreman(Service):
                 self._bury(runner, now_us)
             else:
                 self._look_after(runner, now_us)
-        pauses = [self._warden.look(now_us), self._fill(now_us), self._watch_starters(now_us), self._hurry(now_us)]
+        pauses = [
+            self._warden.look(now_us),
+            self._fill(now_us),
+            self._watch_starters(now_us),
+            self._boss.look_after_judges(now_us),
+            self._hurry(now_us),
+        ]
         self._go_on_restarting()
         self._keep_a_spare()
         return min((pause_s for pause_s in pauses if pause_s is not None), default=None)
 
     def _hear(self, runner: RunnerProcess) -> None:
         self._hand_on(runner, runner.read())
+        if runner.is_mute:
+            self._stop_listening(runner)  # it may live on for a while, and would be found ready all the time
+
+    def _stop_listening(self, runner: RunnerProcess) -> None:
+        if runner.link in self._selector.get_map():
+            self._selector.unregister(runner.link)
 
     def _hear_all(self, runner: RunnerProcess) -> None:
         self._hand_on(runner, runner.read_to_the_end())
@@ -153,19 +168,21 @@ class Foreman(Service):
     def _look_after(self, runner: RunnerProcess, now_us: int) -> None:
         """What one runner needs now: its job alone, its end, or to be written to."""
         with self._roster.lock:
-            if runner.state == "working" and runner.alone and not runner.alone_sent and not runner.claims:
-                self._boss.send_alone(runner, now_us)
-            elif runner.alone and not runner.alone_sent and runner.claims and now_us > runner.alone_until_us:
-                self._boss.give_up_reserving(runner, now_us)
+            if runner.state == "working" and runner.alone and not runner.alone_sent:
+                if not runner.claims and not runner.revoked_us:
+                    self._boss.send_alone(runner, now_us)
+                elif now_us > runner.alone_until_us:
+                    self._boss.give_up_reserving(runner, now_us)
             if runner.state == "retiring" and runner.has_done_all and not runner.leaving:
                 runner.leaving, runner.told_us = True, now_us
                 runner.send(Stop())
-            if self._plan.max_jobs is not None and runner.ended >= self._plan.max_jobs:
-                self.retire_in_turn(runner)
+            most = self._plan.max_jobs
+            if most is not None and runner.ended >= most and self.retire_in_turn(runner):
+                log.info("Runner %d has run %s; another takes its place.", runner.number, number_of(runner.ended))
             if runner.apart and runner.alone is None:
                 self.retire(runner)
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if runner.has_unsent else 0)
-        if self._selector.get_key(runner.link).events != events:
+        if not runner.is_mute and self._selector.get_key(runner.link).events != events:
             self._selector.modify(runner.link, events, runner)
 
     # ── starting ────────────────────────────────────────────────────────────────────────────────────────
@@ -191,7 +208,7 @@ class Foreman(Service):
         runner, self.spare = self.spare, None
         if runner is None or runner.code is not None:
             runner = self._new()
-        runner.welcome(self._plan.welcome(number, os.getpid()))
+        runner.welcome(self._plan.welcome(number))
         runner.restarts = self._restarts.get(number, 0)
         with self._roster.lock:
             self._roster.living.append(runner)
@@ -238,14 +255,16 @@ class Foreman(Service):
 
     # ── ending ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def retire(self, runner: RunnerProcess) -> None:
-        """It gets no more jobs, ends when it has none left, and another takes its place now."""
-        if runner.state == "working":
-            runner.state = "retiring"
-            runner.send(Recall())
-            if not runner.apart:
-                self._restarts[runner.number] = self._restarts.get(runner.number, 0) + 1
-            self.wake()
+    def retire(self, runner: RunnerProcess) -> bool:
+        """It gets no more jobs, ends when it has none left, and another takes its place now; False: it did already."""
+        if runner.state != "working":
+            return False
+        runner.state = "retiring"
+        runner.send(Recall())
+        if not runner.apart:
+            self._restarts[runner.number] = self._restarts.get(runner.number, 0) + 1
+        self.wake()
+        return True
 
     def _hurry(self, now_us: int) -> float | None:
         """Kills those that should end and do not: Python waits for threads that the user's code has left behind."""
@@ -256,17 +275,21 @@ class Foreman(Service):
                 runner.kill()
         return END_S if leaving else None
 
-    def retire_in_turn(self, runner: RunnerProcess) -> None:
+    def retire_in_turn(self, runner: RunnerProcess) -> bool:
         """The same, unless its predecessor is still at work: long jobs must not add up to ever more processes."""
         with self._roster.lock:
             others = [other for other in self._roster.living if other is not runner and other.number == runner.number]
-        if not others:
-            self.retire(runner)
+        return not others and self.retire(runner)
 
     def restart(self) -> None:
         """Replaces them one after the other; each goes on until the one that follows it can work."""
         with self._roster.lock:
-            self._to_restart.extend(runner for runner in self._roster.living if not runner.apart)
+            living = [runner for runner in self._roster.living if not runner.apart]
+            self._to_restart = deque(runner for runner in living if runner.state == "working")
+            for runner in living:
+                if runner.state == "starting":  # it has old code, or hangs in what was wrong with it
+                    runner.sentence = Sentence(None, "stop", "all runners are replaced")
+                    runner.kill()
         self.wake()
 
     def _go_on_restarting(self) -> None:
@@ -297,15 +320,17 @@ class Foreman(Service):
         """What it wrote before its death counts: it is read to the last byte first."""
         self._hear_all(runner)
         roster = self._roster
-        self._selector.unregister(runner.link)
+        self._stop_listening(runner)
         with roster.lock:
             roster.living.remove(runner)
         started = bool(roster.marks(runner))
         self._boss.inherit(runner)
         runner.close()
+        runner.buried.set()
         if runner.leaving:
             self._quick = 0  # those who died quickly did not come one after the other
-        if runner.leaving or roster.stopping or self.trouble is not None:
+        stopped = runner.sentence is not None and runner.sentence.why == "stop"
+        if runner.leaving or stopped or roster.stopping or self.trouble is not None:
             return
         if not runner.greeted_us and self._elder(runner) is not None:
             self._give_up_restarting(runner)
@@ -315,8 +340,8 @@ class Foreman(Service):
         lived_us = now_us - (runner.greeted_us or now_us)
         if started or runner.ended or lived_us > QUICK_US or runner.sentence is not None:
             self._quick = 0
-            next_one = "its job has one crash more" if runner.apart else "another takes its place"
-            log.warning("%s (process %d) %s; %s.", _name(runner), runner.pid, _how(runner), next_one)
+            next_one = "" if runner.apart else "; another takes its place"
+            log.warning("%s (process %d) %s%s.", _name(runner), runner.pid, _how(runner), next_one)
         else:
             self._died_quickly(runner, now_us)
 
@@ -359,6 +384,8 @@ def _name(runner: RunnerProcess) -> str:
 
 
 def _how(runner: RunnerProcess) -> str:
+    if runner.unfit is not None:
+        return f"could not start ({runner.unfit.message})"
     return runner.last_words if runner.sentence is None else f"was killed: {runner.sentence.text}"
 
 

@@ -20,6 +20,8 @@ from windlass.engines.protocol import Claim, Note, Settlement, Verdict
 TOLD: dict[str, type[Event]] = {kind.__name__: kind for kind in (Claimed, Settled, Renewed, Swept)}
 """What a worker publishes outside its runners; one of them is told, for the app's subscribers."""
 
+CHUNK = 1 << 18
+"""How many bytes are read at once."""
 _LENGTH = struct.Struct("<I")
 Why = Literal["timeout", "memory"]
 Key = tuple[JobId, int]
@@ -93,8 +95,6 @@ class Welcome(Frame, frozen=True):
     others: bool
     """Whether other runners could run what a task of its waits for."""
     worker_name: str
-    parent: int
-    """The supervisor's process, with which it ends."""
     level: str = "info"
     form: str = "console"
     file: str | None = None

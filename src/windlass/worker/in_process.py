@@ -128,8 +128,8 @@ class InProcess:
         self.watchman.wake()
         self.pool.put(claims)
 
-    def waiting(self) -> int:
-        return self.pool.waiting()
+    def has_waiting(self) -> bool:
+        return self.pool.waiting() > 0
 
     def take_back(self) -> list[Claim]:
         return self.pool.take_back()
@@ -206,7 +206,10 @@ class InProcess:
         if inspect.iscoroutine(made):
             if self._kind not in WITH_A_LOOP:
                 made.close()
-                raise WrongPool(f"{hook.__qualname__} is async, and the pool has no loop.", "Use pool='auto'.")
+                raise WrongPool(
+                    f"{hook.__qualname__} is async, and the pool has no loop.",
+                    "Use the pool auto, which runs both kinds.",
+                )
             self._await(made)
 
     def _close_resources(self) -> None:
@@ -223,4 +226,7 @@ def check_fit(app: App, kind: Kind) -> None:
     wrong = [task.name for task in app.tasks.values() if task.is_async != (kind == "aio")] if kind != "auto" else []
     if wrong:
         what = "is no coroutine function" if kind == "aio" else "is a coroutine function"
-        raise WrongPool(f"The task {wrong[0]} {what}, which the pool {kind} cannot run.", "Use pool='auto'.")
+        raise WrongPool(
+            f"The task {wrong[0]} {what}, which the pool {kind} cannot run.",
+            "Use the pool auto, which runs both kinds.",
+        )

@@ -9,6 +9,7 @@ from windlass.engines.protocol import Note
 
 MOST_NOTES = 10_000
 """How many may wait; what comes beyond is dropped and counted."""
+DROPPED = "%d lines of jobs' logs were dropped: they came faster than they can be stored."
 
 
 def as_note(job: JobId, fence: int, kind: Kind, data: bytes, limits: Limits) -> Note:

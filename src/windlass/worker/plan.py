@@ -36,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """How many slots a runner has in all."""
         return self.slots * (2 if self.kind == "auto" else 1)
 
-    def welcome(self, number: int, parent: int) -> Welcome:
+    def welcome(self, number: int) -> Welcome:
         return Welcome(
             app=self.app,
             kind=self.kind,
@@ -45,7 +45,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             number=number,
             others=self.processes > 1 or number == APART,
             worker_name=self.name,
-            parent=parent,
             level=self.level,
             form=self.form,
             file=self.file,

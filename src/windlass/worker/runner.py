@@ -6,8 +6,8 @@ before the slot's next job starts. When the socket ends, the supervisor has died
 
 from __future__ import annotations
 
+import importlib
 import os
-import signal
 import socket
 import sys
 import threading
@@ -20,22 +20,24 @@ from typing import NoReturn
 
 import msgspec
 
+from windlass import __version__
 from windlass.app.app import App
 from windlass.app.endings import TimedOut
 from windlass.app.locate import load
 from windlass.core.clock import SystemClock
-from windlass.core.errors import BadValue, WindlassError
+from windlass.core.errors import BadValue, OtherVersion, WindlassError
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.limits import Limits
-from windlass.core.system import die_with_parent, ending_signals, map_page, set_title
+from windlass.core.system import die_with_parent, ending_signals, leave_unheeded, map_page, set_title
 from windlass.engines.protocol import Claim, Note, Settlement
 from windlass.observe import logs
 from windlass.worker.budget import memory_of
 from windlass.worker.deaths import over_memory
 from windlass.worker.desk import Desk
 from windlass.worker.executor import unstorable
-from windlass.worker.failure import failure_of
+from windlass.worker.failure import OURS, failure_of
 from windlass.worker.frames import (
+    CHUNK,
     TOLD,
     Answers,
     Back,
@@ -59,11 +61,10 @@ from windlass.worker.frames import (
 )
 from windlass.worker.in_process import InProcess, check_fit
 from windlass.worker.kind import Kind, as_kind
-from windlass.worker.notes import MOST_NOTES
+from windlass.worker.notes import DROPPED, MOST_NOTES
 from windlass.worker.page import Page, page_size
 from windlass.worker.service import Bell, log
 
-CHUNK = 1 << 18
 STOP_S = 5.0
 """How long slots without a task may take to end."""
 
@@ -113,6 +114,7 @@ class Runner:
         self._limits = limits
         self._worker: WorkerId = b""
         self._notes: deque[Note] = deque()
+        self._dropped = 0
         self._sending = threading.Lock()
         self._bell = Bell()
         self._unanswered: dict[Key, Settlement] = {}
@@ -129,34 +131,34 @@ class Runner:
         return self._worker
 
     def settle(self, settlement: Settlement, claim: Claim) -> None:
-        if self.doubts_ends:
-            settlement = self._storable(settlement, claim)
         if self.keeps_ends:
             self._unanswered[settlement.id, settlement.fence] = settlement
         self.desk.let_go(claim.id)
         with self._sending:  # lines go before the end, which closes the job's record
-            self._line.send(Ends((settlement,), self._take_notes()))
-
-    def _storable(self, settlement: Settlement, claim: Claim) -> Settlement:
-        """The end as it was, if it can be written and read: what a hook has spoilt must cost its own job only."""
-        try:
-            msgspec.msgpack.decode(msgspec.msgpack.encode(settlement), type=Settlement)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            log.error("The end of job %s cannot be stored.", show_id(claim.id), exc_info=error)
-            return unstorable(claim, failure_of(error, self._limits, claim.task))
-        return settlement
+            notes = self._take_notes()
+            try:
+                if self.doubts_ends:
+                    msgspec.msgpack.decode(msgspec.msgpack.encode(settlement), type=Settlement)
+                self._line.send(Ends((settlement,), notes))
+            except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+                # What a task or a hook has spoilt must cost its own job only.
+                log.error("The end of job %s cannot be stored.", show_id(claim.id), exc_info=error)
+                self._line.send(Ends((unstorable(claim, failure_of(error, self._limits, claim.task)),), notes))
 
     def give_back(self, claims: Sequence[Claim]) -> None:
         if claims:
             for claim in claims:
                 self.desk.let_go(claim.id)
+                self.page.leave(claim)
             self._line.send(Back(tuple((claim.id, claim.fence) for claim in claims)))
 
     def note(self, note: Note) -> None:
         """From inside a task: nothing here may be interrupted halfway, so another thread sends it."""
         if len(self._notes) < MOST_NOTES:
             self._notes.append(note)
-            self._bell.ring()
+        else:
+            self._dropped += 1
+        self._bell.ring()
 
     def overran(self, claim: Claim) -> None:
         self._line.send(Overran((claim.id, claim.fence)))
@@ -184,6 +186,9 @@ class Runner:
                 notes = self._take_notes()
                 if notes:
                     self._line.send(Ends((), notes))
+            if self._dropped:
+                dropped, self._dropped = self._dropped, 0
+                log.warning(DROPPED, dropped)
 
     # ── the user's code that is no task ─────────────────────────────────────────────────────────────────
 
@@ -235,13 +240,11 @@ class Runner:
 # ── the process ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def main(link: int, page: int, parent: int) -> None:
-    """From the first to the last moment of the process."""
+def main(link: int, page: int, parent: int, version: str) -> None:
+    """From the first to the last moment of the process; `version` is the supervisor's."""
     die_with_parent(parent)
-    for number in ending_signals():
-        # Whoever ends a whole group or a container means the supervisor, which lets tasks end first. Not ignored:
-        # programs that tasks start would inherit that.
-        signal.signal(number, _hear_nothing)
+    # Whoever ends a whole group or a container means the supervisor, which lets tasks end first.
+    leave_unheeded(ending_signals())
     os.set_inheritable(link, False)  # what tasks start must not keep it open
     line = Line(socket.socket(fileno=link))
     set_title("windlass: spare runner")
@@ -250,6 +253,11 @@ def main(link: int, page: int, parent: int) -> None:
     set_title(f"windlass: runner {welcome.number} of {welcome.worker_name}")
     logs.set_up(welcome.level, welcome.form, welcome.file)
     try:
+        if version != __version__:
+            raise OtherVersion(
+                f"Windlass {__version__} is installed now, and the worker was started with {version}.",
+                "Restart the worker itself.",
+            )
         app = load(welcome.app)
         if not app.tasks:
             raise BadValue(f"The app in {welcome.app} has no tasks.", "Decorate a function there: @app.task")
@@ -275,10 +283,6 @@ def main(link: int, page: int, parent: int) -> None:
     app.close()
 
 
-def _hear_nothing(_number: int, _frame: object) -> None:
-    """The supervisor hears it too, and says what to do."""
-
-
 def _hello(app: App, staff: InProcess, kind: Kind, slots: int) -> Hello:
     names = staff.tasks()
     kinds = {app.tasks[name].is_async for name in names} if kind == "auto" else {kind == "aio"}
@@ -295,7 +299,15 @@ def _hello(app: App, staff: InProcess, kind: Kind, slots: int) -> Hello:
 def _unfit(error: BaseException) -> Unfit:
     if isinstance(error, WindlassError):
         return Unfit(error.message, error.todo, code=error.code)
-    return Unfit(f"{type(error).__qualname__}: {error}", traceback=traceback.format_exc())
+    frames = error.__traceback__
+    while frames is not None and _is_before_the_app(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    lines = traceback.format_exception(type(error), error, frames)
+    return Unfit(f"{type(error).__qualname__}: {error}", traceback="".join(lines))
+
+
+def _is_before_the_app(filename: str) -> bool:
+    return filename.startswith((OURS, "<frozen importlib", importlib.__file__))
 
 
 def _judge(frame: Judge, staff: InProcess) -> None:
@@ -314,4 +326,4 @@ def _judged(frame: Judge, staff: InProcess) -> Settlement:
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:4]))
+    main(*map(int, sys.argv[1:4]), version=sys.argv[4])

@@ -9,16 +9,17 @@ import threading
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from windlass import __version__
 from windlass.core.clock import Clock
 from windlass.core.ids import JobId
 from windlass.core.system import kill_group, map_page, shared_page, start_apart, wait_for_end
 from windlass.engines.protocol import Claim
 from windlass.worker.deaths import ending
 from windlass.worker.frames import (
+    CHUNK,
     Frame,
     FromRunner,
     Hello,
-    Judge,
     Key,
     Reader,
     Unfit,
@@ -31,16 +32,17 @@ from windlass.worker.page import Page, page_size
 from windlass.worker.room import Room
 from windlass.worker.service import log
 
-CHUNK = 1 << 18
+HOARD_US = 500_000
+"""How long claims wait in a runner that shows no sign of life, before others may have them."""
 
 State = Literal["starting", "working", "retiring"]
 
 
 class Sentence(NamedTuple):
-    """Why a runner is killed by its supervisor: for the sake of one of its jobs, or (None) for its own."""
+    """Why a runner is killed by its supervisor: because of one of its jobs, for its silence, or since it must stop."""
 
     claim: Key | None
-    why: Why | None
+    why: Why | Literal["silence", "stop"]
     text: str
     used: int = 0
     """Bytes, where it is a matter of memory."""
@@ -56,8 +58,8 @@ class RunnerProcess:
         self.hello: Hello | None = None
         self.rooms: dict[bool, Room] = {}
         self.claims: dict[Key, Claim] = {}
-        self.judging: dict[Key, Judge] = {}
-        """Ends that it was asked to say for others."""
+        self.judging: set[Key] = set()
+        """Jobs of others about which it was asked."""
         self.unanswered: set[Key] = set()
         """Ends of which it wants to hear what the store says."""
         self.alone: Claim | None = None
@@ -83,6 +85,7 @@ class RunnerProcess:
         self.leaving = False
         """Whether it was told to end."""
         self.told_us = 0
+        self.buried = threading.Event()
         self.code: int | None = None
         """How its process ended; None: it has not."""
         self.epoch = 0
@@ -98,6 +101,8 @@ class RunnerProcess:
         self._on_unsent = on_end
         self._deaf = False
         """Whether what it writes can be read no more."""
+        self.is_mute = False
+        """Whether nothing more comes from it: it ends, or at least its main thread has."""
         self._start(places)
         self._waiter = threading.Thread(target=self._wait, args=(on_end,), name="windlass-waitpid", daemon=True)
         self._waiter.start()
@@ -110,7 +115,7 @@ class RunnerProcess:
         self.page = Page(map_page(memory, size))
         numbers = (theirs.fileno(), memory, os.getpid())
         # -P: what lies in the working folder must not be taken for a module that we need ourselves.
-        words = [sys.executable, "-P", "-m", "windlass.worker.runner", *map(str, numbers)]
+        words = [sys.executable, "-P", "-m", "windlass.worker.runner", *map(str, numbers), __version__]
         try:
             self._process = start_apart(words, fds=[theirs.fileno(), memory])
         finally:
@@ -135,6 +140,10 @@ class RunnerProcess:
         """Whether it takes claims now."""
         held_up = self.late or self.revoked_us
         return self.state == "working" and self.alone is None and not held_up and not self.apart
+
+    def is_silent(self, now_us: int) -> bool:
+        """Whether it has work and does not get any further with it."""
+        return bool(self.claims) and now_us - max(self.page.looked_us, self.heard_us) >= HOARD_US
 
     def knows(self, task: str) -> bool:
         return self.hello is not None and task in self.hello.tasks
@@ -215,9 +224,14 @@ class RunnerProcess:
 
     def _receive(self) -> bytes:
         try:
-            return b"" if self._deaf else self.link.recv(CHUNK)
+            data = b"" if self._deaf else self.link.recv(CHUNK)
+        except BlockingIOError:
+            return b""  # nothing yet
         except OSError:
-            return b""  # nothing yet; or it is dead, and about to be buried
+            data = b""
+        if not data:
+            self.is_mute = True
+        return data
 
     def _whole(self, data: bytes) -> list[FromRunner]:
         frames = self._reader.feed(data)

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from windlass.core.clock import Clock
+from windlass.core.errors import JobError
 from windlass.core.events import Bus, Event
 from windlass.core.ids import JobId, show_id
 from windlass.core.info import Active, Process
@@ -46,14 +47,17 @@ from windlass.worker.frames import (
     Unfit,
     Work,
 )
+from windlass.worker.judging import Judging
 from windlass.worker.plan import Plan
 from windlass.worker.room import Room, wishes_for
 from windlass.worker.roster import Roster
-from windlass.worker.runner_process import RunnerProcess
+from windlass.worker.runner_process import RunnerProcess, Sentence
 from windlass.worker.service import log
 from windlass.worker.staff import Office, Wish
 
 HIRE_LOOK_S = 0.1
+KILLED_S = 2.0
+"""How long a killed process may take to be gone."""
 RESERVE_US = 1_000_000
 """How long a job with a memory of its own waits at first for a runner's other jobs to end, before other workers may
 have it for as long. Then it waits for twice that, and so on: in the end it outlasts whatever runs there."""
@@ -69,7 +73,11 @@ class Runners:
         self._names: dict[bool, frozenset[str]] = {}
         self._office: Office | None = None
         self._cut_us = 0
-        self._unjudged: list[Judge] = []
+        self.judging = Judging(self.roster, clock, self._settle_unjudged)
+        self._mixed = False
+        """Whether not all of them know the same tasks: new code takes the place of old."""
+        self._verdicts = False
+        """Whether any of them wanted to hear what the store says."""
         self._started_us = clock.now_us()
         self._big = False
         """Whether jobs with a memory of their own have been seen."""
@@ -128,8 +136,13 @@ class Runners:
     def wishes(self) -> list[Wish]:
         with self.roster.lock:
             able = [runner for runner in self.roster.living if runner.is_open]
-            free = {kind: sum(runner.rooms[kind].free() for runner in able) for kind in self._names}
-        wishes = wishes_for(free, self._names)
+            names = _names(runner.hello for runner in able) if self._mixed else self._names
+            rooms = [room for runner in able for room in runner.rooms.items()]
+            free = {kind: sum(room.free() for room_kind, room in rooms if room_kind is kind) for kind in names}
+        wishes = wishes_for(free, names)
+        if self._mixed:  # not for what only those know that have no room
+            known = frozenset[str]().union(*names.values())
+            wishes = [wish if wish.tasks is not None else wish._replace(tasks=known) for wish in wishes]
         if self._clock.monotonic_us() < self._no_big_before_us:
             return [wish._replace(alone=False) for wish in wishes]
         if not self._big or not wishes:
@@ -145,10 +158,11 @@ class Runners:
         back: list[Claim] = []
         now_us = self._clock.monotonic_us()
         with self.roster.lock:
+            there = [runner for runner in self.roster.living if runner.is_open]
             # First those that close a runner for the others.
             for claim in sorted(claims, key=lambda claim: memory_of(claim) is None) if self._big else claims:
                 # While new code takes the place of old, not every runner knows every task.
-                able = [runner for runner in self.roster.living if runner.is_open and runner.knows(claim.task)]
+                able = [runner for runner in there if runner.alone is None and runner.knows(claim.task)]
                 if not able:
                     back.append(claim)
                 elif memory_of(claim) is not None:
@@ -197,9 +211,9 @@ class Runners:
         self.office.give_back([claim])
         self.office.hungry()
 
-    def waiting(self) -> int:
+    def has_waiting(self) -> bool:
         with self.roster.lock:
-            return sum(room.waiting for runner in self.roster.living for room in runner.rooms.values())
+            return any(room.waiting for runner in self.roster.living for room in runner.rooms.values())
 
     def take_back(self) -> list[Claim]:
         """Those that no runner has, or can judge; the others are asked for, and come back one by one."""
@@ -208,8 +222,7 @@ class Runners:
             for runner in self.roster.living:
                 if runner.claims:
                     runner.send(Recall())
-            unjudged, self._unjudged = self._unjudged, []
-        return [*back, *self.apart.take_back(), *(judge.claim for judge in unjudged)]
+        return [*back, *self.apart.take_back(), *self.judging.take_back()]
 
     def _unreserve(self, runner: RunnerProcess) -> Claim:
         claim, runner.alone = runner.alone, None
@@ -229,7 +242,7 @@ class Runners:
         return tuple(show_id(job) for runner in self.roster.all() for job in list(runner.stuck))
 
     def answered(self, settlement: Settlement, verdict: Verdict) -> None:
-        if self.roster.hello is None or not self.roster.hello.verdicts:
+        if not self._verdicts:
             return
         key = (settlement.id, settlement.fence)
         for runner in self.roster.all():
@@ -326,8 +339,7 @@ class Runners:
             with self.roster.lock:
                 claim = runner.let_go((end.id, end.fence))
                 if claim is None:
-                    judged = runner.judging.pop((end.id, end.fence), None)
-                    claim = None if judged is None else judged.claim
+                    claim = self.judging.answered(runner, (end.id, end.fence))
                 elif end.outcome is not None:
                     runner.ended += 1
                     if end.ran_us is not None:
@@ -337,24 +349,27 @@ class Runners:
                     runner.unanswered.add((end.id, end.fence))
                 office.settle(end, claim)
         if runner.is_open and any(room.free() for room in runner.rooms.values()):
+            if not runner.claims:
+                self._no_big_before_us = 0  # here is a runner that one could have to itself at once
             office.hungry()
 
     def _greet(self, runner: RunnerProcess, hello: Hello) -> None:
         with self.roster.lock:
             self.roster.hello = hello
-            self._names = {
-                kind: frozenset(name for name, is_async in hello.tasks.items() if is_async is kind)
-                for kind in hello.slots
-            }
+            self._names = _names([hello])
+            self._verdicts = self._verdicts or hello.verdicts
             runner.hello, runner.state = hello, "working"
             runner.rooms = {kind: Room(slots) for kind, slots in hello.slots.items()}
             runner.page.cut_at(self._cut_us)
-            unjudged, self._unjudged = self._unjudged, []
+            self._see_whether_mixed()
         self.foreman.greeted(runner)
-        for judge in unjudged:
-            self._judge(judge)
+        self.judging.look(self._clock.monotonic_us())
         if self._office is not None:
             self._office.hungry()
+
+    def _see_whether_mixed(self) -> None:
+        hellos = [runner.hello for runner in self.roster.living if runner.hello is not None]
+        self._mixed = any(hello.tasks != hellos[0].tasks for hello in hellos)
 
     # ── a death ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -363,56 +378,62 @@ class Runners:
         hello = self.roster.hello
         if self._office is None or hello is None:
             return  # it had no time to be given anything
-        now_us, limits = self._clock.monotonic_us(), hello.settings.limits
+        now_us = self._clock.monotonic_us()
         with self.roster.lock:
             marks = {(mark.job, mark.fence): mark for mark in self.roster.marks(runner)}
             claims = [(key, claim, marks.get(key)) for key, claim in runner.claims.items()]
             if runner.alone is not None and not runner.alone_sent:
                 claims.append(((runner.alone.id, runner.alone.fence), runner.alone, None))
             runner.claims.clear()
-            judging = list(runner.judging.values())
+            self._see_whether_mixed()
         back = [claim for _, claim, mark in claims if mark is None]
         for key, claim, mark in claims:
             if mark is None:
                 continue
             ran_us = max(0, now_us - mark.started_us)
             sentence = runner.sentence
-            if sentence is None or sentence.why is None:
+            if sentence is None or sentence.why == "silence":
                 error = deaths.silent() if sentence is not None else deaths.crashed(runner.code or 0)
-                dead_queue = hello.dead_queues.get(claim.task)
-                self.office.settle(crashed(claim, error, limits, ran_us, dead_queue), claim)
-            elif sentence.claim == key:
-                self._judge(Judge(claim, sentence.why, ran_us, sentence.used))
+                self._settle_crashed(claim, error, ran_us)
+            elif sentence.claim == key and sentence.why != "stop":
+                self.judging.ask(Judge(claim, sentence.why, ran_us, sentence.used))
             else:
                 back.append(claim)
         self.office.give_back(back)
-        for judge in judging:
-            self._judge(judge)
+        self.judging.lost(runner)
         if runner.apart:
             self.office.expect_a_suspect()  # another one may wait for the place
 
-    def _judge(self, judge: Judge) -> None:
-        """Retry policies and hooks are the user's code: a runner says what becomes of the job."""
-        with self.roster.lock:
-            able = [runner for runner in self.roster.living if runner.state == "working" and runner.code is None]
-            if not able:
-                self._unjudged.append(judge)
-                return
-            able[0].judging[judge.claim.id, judge.claim.fence] = judge
-        able[0].send(judge)
+    def _settle_crashed(self, claim: Claim, error: JobError, ran_us: int) -> None:
+        hello = self.roster.hello
+        assert hello is not None
+        dead_queue = hello.dead_queues.get(claim.task)
+        self.office.settle(crashed(claim, error, hello.settings.limits, ran_us, dead_queue), claim)
+
+    def _settle_unjudged(self, judge: Judge) -> None:
+        log.warning("No runner says what becomes of job %s; it counts a crash.", show_id(judge.claim.id))
+        self._settle_crashed(judge.claim, deaths.unjudged(judge.why), judge.ran_us)
+
+    def look_after_judges(self, now_us: int) -> float | None:
+        return self.judging.look(now_us)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
 
     def stop(self, timeout_s: float) -> None:
-        """No process is replaced any more. Whatever still runs was given up, and is killed."""
+        """No process is replaced any more. Whatever still runs is killed, and goes back when it is dead."""
         with self.roster.lock:
             self.roster.stopping = True
             living = list(self.roster.living)
+        doomed = [runner for runner in living if runner.claims or runner.hello is None]
+        for runner in doomed:
+            runner.sentence = runner.sentence or Sentence(None, "stop", "the worker stops")
+            runner.kill()
         for runner in living:
-            if runner.claims or runner.hello is None:
-                runner.kill()
-            elif not runner.unanswered:
+            if runner not in doomed and not runner.unanswered:
                 runner.send(Stop())
+        until_us = self._clock.monotonic_us() + int(min(timeout_s, KILLED_S) * 1e6)
+        for runner in doomed:
+            runner.buried.wait(max(0.0, (until_us - self._clock.monotonic_us()) / 1e6))
 
     def close(self) -> None:
         for runner in self.roster.all():
@@ -428,3 +449,12 @@ class Runners:
         self.foreman.stop(END_S)
         for runner in self.roster.all():
             runner.close()
+
+
+def _names(hellos: Iterable[Hello | None]) -> dict[bool, frozenset[str]]:
+    """The tasks of each kind that there are slots for."""
+    names: dict[bool, set[str]] = {}
+    for hello in (hello for hello in hellos if hello is not None):
+        for kind in hello.slots:
+            names.setdefault(kind, set()).update(name for name, is_async in hello.tasks.items() if is_async is kind)
+    return {kind: frozenset(some) for kind, some in names.items()}

@@ -20,7 +20,7 @@ from windlass.engines.protocol import BATCH, Delta, Engine, Note, Settlement, Ve
 from windlass.worker.desk import Desk
 from windlass.worker.executor import UNSTORABLE, unstorable
 from windlass.worker.failure import failure_of
-from windlass.worker.notes import MOST_NOTES
+from windlass.worker.notes import DROPPED, MOST_NOTES
 from windlass.worker.service import Service, log
 
 PATIENCE_US = 5_000
@@ -127,7 +127,7 @@ class Settler(Service):
             count -= len(notes)
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            log.warning("%d lines of jobs' logs were dropped: they came faster than the store takes them.", dropped)
+            log.warning(DROPPED, dropped)
 
     def _settle(self, ends: Sequence[Settlement]) -> list[Verdict]:
         try:

@@ -110,8 +110,8 @@ class Staff(Protocol):
         """Takes claims to run, in their order; returns at once."""
         ...
 
-    def waiting(self) -> int:
-        """How many claims have not been started."""
+    def has_waiting(self) -> bool:
+        """Whether there are claims that have not been started."""
         ...
 
     def take_back(self) -> list[Claim]:

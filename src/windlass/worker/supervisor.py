@@ -22,6 +22,7 @@ from windlass.worker.asked import EMPTY_LOOK_S, LOOK_S, Asked, hearing_signals
 from windlass.worker.crew import Crew
 from windlass.worker.plan import Plan
 from windlass.worker.runners import Runners
+from windlass.worker.service import log
 from windlass.worker.staff import Office
 
 
@@ -43,6 +44,8 @@ class Supervisor:
             self._runners.foreman.on_trouble = lambda: asked.put("trouble")
             try:
                 settings = self._runners.hire(asked)
+                if settings is None and not self._runners.foreman.trouble:
+                    log.info("Worker %s is asked to stop before it has started.", self._plan.name)
                 if settings is not None:
                     crew = self._start(settings, asked)
                     self._wait(crew, asked, until_empty)

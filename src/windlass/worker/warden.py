@@ -18,17 +18,17 @@ from windlass.worker.budget import memory_of
 from windlass.worker.frames import Key, Recall
 from windlass.worker.page import Mark
 from windlass.worker.roster import Roster
-from windlass.worker.runner_process import RunnerProcess, Sentence
+from windlass.worker.runner_process import HOARD_US, RunnerProcess, Sentence
 from windlass.worker.service import log
 
 LOOK_S = 0.05
 MEMORY_US = 100_000
 """How often the memory of a runner is looked at."""
-HOARD_US = 500_000
-"""How long claims wait in a runner that shows no sign of life, before others may have them."""
 SILENCE_US = 600_000_000
 """How long a runner with work may show no sign of life: one that holds the GIL in C code, or was stopped. Long enough
 for what holds it and is well; a task with a timeout has its own."""
+IDLE_SILENCE_US = 60_000_000
+"""The same for one that runs nothing, and so harms nobody by its end."""
 GAP_US = 1_000_000
 """Where the supervisor itself has not looked for so long, it was stopped, and its runners perhaps too."""
 
@@ -39,7 +39,7 @@ class Warden:
     def __init__(
         self,
         roster: Roster,
-        retire: Callable[[RunnerProcess], None],
+        retire: Callable[[RunnerProcess], bool],
         hear: Callable[[RunnerProcess], None],
         take_from: Callable[[RunnerProcess, list[Key]], None],
     ) -> None:
@@ -84,7 +84,7 @@ class Warden:
             runner.send(Recall())
         runner.late.update((mark.job, mark.fence) for mark in late)
         for mark in late:
-            if now_us >= mark.hard_us:
+            if mark.hard_us and now_us >= mark.hard_us:
                 ran_us = now_us - mark.started_us
                 text = f"a task did not heed its timeout of {show(mark.soft_us - mark.started_us)}"
                 self._sentence(runner, Sentence((mark.job, mark.fence), "timeout", f"{text}, after {show(ran_us)}"))
@@ -99,9 +99,11 @@ class Warden:
         if silent_us < HOARD_US or 0 < runner.revoked_us < runner.page.looked_us:
             runner.revoked_us = 0
         elif not runner.revoked_us and len(runner.claims) > len(marks):
-            runner.epoch += 1
-            runner.page.revoke(runner.epoch)
-            runner.revoked_us = now_us
+            with self._roster.lock:  # whoever gives it a claim sees first whether it is open
+                runner.epoch += 1
+                runner.page.revoke(runner.epoch)
+                runner.revoked_us = now_us
+            log.info("Runner %d gets no further; what waits in it goes to others.", runner.number)
         elif runner.revoked_us and now_us - runner.revoked_us >= LOOK_S * 1e6:
             # What is not on the page now has not started, or its end was written before: that is read first.
             started = {(mark.job, mark.fence) for mark in marks}
@@ -110,9 +112,11 @@ class Warden:
 
     def _listen(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
         silent_us = now_us - max(runner.page.looked_us, runner.heard_us)
-        if runner.claims and silent_us > SILENCE_US and not all(mark.hard_us for mark in marks):
+        limit_us = SILENCE_US if marks else IDLE_SILENCE_US
+        has_other_limits = bool(marks) and all(mark.hard_us for mark in marks)
+        if (runner.claims or runner.revoked_us) and silent_us > limit_us and not has_other_limits:
             text = f"it has shown no sign of life for {show(silent_us)}"
-            self._sentence(runner, Sentence(None, None, text))
+            self._sentence(runner, Sentence(None, "silence", text))
 
     def _weigh(self, runner: RunnerProcess, marks: list[Mark]) -> None:
         claim = runner.alone if runner.alone_sent else None
@@ -126,9 +130,8 @@ class Warden:
         if claim is not None and memory is not None and used > memory and marks:
             text = f"a task used {show_memory(used)}, more than its memory of {show_memory(memory)}"
             self._sentence(runner, Sentence((claim.id, claim.fence), "memory", text, used))
-        elif self._max_memory is not None and seen.rss > self._max_memory and runner.state == "working":
+        elif self._max_memory is not None and seen.rss > self._max_memory and self._retire(runner):
             log.info("Runner %d has %s in memory; another takes its place.", runner.number, show_memory(seen.rss))
-            self._retire(runner)
 
     def _sentence(self, runner: RunnerProcess, sentence: Sentence) -> None:
         runner.sentence = sentence

@@ -2,7 +2,8 @@
 
 the lease is cut             jobs in lanes and those that want it get `Cut`: another worker may run them now
 past its deadline            the task gets `TimedOut` (async: its asyncio task is cancelled)
-still running a while later  a line in its log, a count, its id on the worker's card; its slot stays taken
+still running a while later  a line in its log, a count, its id on the worker's card; its slot stays taken, unless there
+                             is a supervisor, which kills the process of one past its timeout
 no slot free for 50 ms       claims that wait behind long jobs go back: another worker may have a slot
 """
 
@@ -60,7 +61,9 @@ class Watchman(Service):
             return
         run.reported = True
         asked = "a cancel" if run.asked is CancelAsked else "its timeout"
-        text = f"The task has not heeded {asked} for {show(now_us - since_us)}; it runs on and its slot stays taken."
+        is_killed = self._page is not None and run.context.deadline_us is not None and run.asked is TimedOut
+        what = "its process is killed" if is_killed else "it runs on and its slot stays taken"
+        text = f"The task has not heeded {asked} for {show(now_us - since_us)}; {what}."
         run.context.log(text)
         self._office.overran(run.claim)
         log.warning("%s %s: %s", run.claim.task, run.context.id, text)
