@@ -55,7 +55,7 @@ def test_somebody_who_is_only_slow_is_waited_for(engine: SqliteEngine, path: Pat
 
 def test_but_not_without_end(engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "LONG_S", 0.2)
-    with gate_held(path), pytest.raises(StoreUnavailable, match=rf"Process {os.getpid()} has held .*gate for 0 s"):
+    with gate_held(path), pytest.raises(StoreUnavailable, match=rf"Process {os.getpid()} has held .*gate for \d+ s"):
         send(engine)
     send(engine)
 
@@ -166,6 +166,12 @@ def interrupt_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, af
     return done
 
 
+def free_when_waited_for(descriptor: int, waiting: patience.Patience, done: list[bool]) -> None:
+    """Frees the gate once somebody stands in line for it, or was interrupted on the way there."""
+    wait_for("somebody to wait", lambda: waiting.in_line or done)
+    os.close(descriptor)
+
+
 @pytest.mark.parametrize("freed", ["before", "meanwhile", "after"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_interrupt_at_any_step_shuts_nobody_out(
@@ -181,11 +187,11 @@ def test_an_interrupt_at_any_step_shuts_nobody_out(
         descriptor = os.open(f"{path}.gate", os.O_RDWR)
         if freed != "before":
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        free = threading.Timer(0.02, os.close, [descriptor])
-        if freed == "meanwhile":
-            free.start()
         with monkeypatch.context() as patched:
             done = interrupt_once(patched, owner, name, after=after)
+            free = threading.Thread(target=free_when_waited_for, args=(descriptor, waiting, done))
+            if freed == "meanwhile":
+                free.start()
             with contextlib.suppress(KeyboardInterrupt, StoreUnavailable):
                 gate.run(lambda: None)
         if freed == "meanwhile":
@@ -205,12 +211,14 @@ def test_a_forked_child_does_not_keep_the_gate_of_a_parent_that_waited(engine: S
     with stopped_inside(path):
         with pytest.raises(StoreUnavailable):
             send(engine)
-        read, write = os.pipe()
+        (read, write), (ready, says_so) = os.pipe(), os.pipe()
         child = os.fork()
         if not child:
+            os.write(says_so, b"x")
             os.read(read, 1)
             os._exit(0)
     try:
+        assert os.read(ready, 1) == b"x", "it has done what a child does after a fork"
         waiting = inner(engine, "gate", "_patience")
         wait_for("the thread has left the line", lambda: not waiting.in_line)
         engine.close()
@@ -218,5 +226,5 @@ def test_a_forked_child_does_not_keep_the_gate_of_a_parent_that_waited(engine: S
     finally:
         os.write(write, b"x")
         os.waitpid(child, 0)
-        os.close(read)
-        os.close(write)
+        for end in (read, write, ready, says_so):
+            os.close(end)
