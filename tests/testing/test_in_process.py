@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.soak.waiting import wait_for
 from windlass import App, Retry, State
 from windlass.core.errors import JobNotFound, NotFinished, NotWritable
 from windlass.testing import TestWorker, run_in_process
@@ -94,7 +95,8 @@ def test_a_worker_that_sleeps_is_woken_by_time_travel_again_and_again(note: Any,
 
 
 def test_wait_names_what_has_not_ended(app: App, worker: TestWorker) -> None:
-    app.send("flaky")
+    handle = app.send("flaky")
+    wait_for("its first try", lambda: handle.state is State.SCHEDULED)
     with pytest.raises(NotFinished, match=r"After 0\.2 s some jobs have not ended: flaky\(\) is scheduled\."):
         worker.wait(timeout=0.2)
     worker.clock.travel("1h")
