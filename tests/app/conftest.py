@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.soak.waiting import HANG_S
 from windlass import App
 from windlass.app.middleware import Middleware
 from windlass.core.settings import Settings
@@ -93,5 +94,5 @@ def no_thread_stays() -> Iterator[None]:
     yield
     left = [thread for thread in threading.enumerate() if thread not in before and thread.name.startswith(OURS)]
     for thread in left:
-        thread.join(5)
+        thread.join(HANG_S)
     assert [thread.name for thread in left if thread.is_alive()] == []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from tests.app.conftest import Store
+from tests.soak.waiting import HANG_S, wait_for
 from windlass import App, Handle, Handles, Middleware, State, Worker, as_completed, gather
 from windlass.app import waiter as waiter_module
 from windlass.app.context import JobContext, current
@@ -28,7 +29,11 @@ from windlass.core.errors import (
     WrongType,
 )
 from windlass.core.ids import new_id, show_id
+from windlass.engines.protocol import Interest
 from windlass.testing.clock import FakeClock, travel
+
+LONG_ENOUGH_S = 2
+"""In which the end of a job that has ended already is told, on a busy machine too."""
 
 
 def double(number: int) -> int:
@@ -37,7 +42,7 @@ def double(number: int) -> int:
 
 def asleep(store: Store) -> None:
     """Returns when the waiter sleeps in the store."""
-    assert store.engine.asleep.wait(10)
+    assert store.engine.asleep.wait(HANG_S)
     store.engine.asleep.clear()
 
 
@@ -55,7 +60,7 @@ def in_a_thread(call: Callable[[], Any]) -> Callable[[], Any]:
     thread.start()
 
     def wait() -> Any:
-        thread.join(10)
+        thread.join(HANG_S)
         assert not thread.is_alive()
         return answer[0]
 
@@ -110,13 +115,7 @@ def test_get_waits_no_longer_than_it_is_told_and_is_forgotten(store: Store) -> N
         handle.get(timeout=0.01)
     assert isinstance(caught.value, TimeoutError)
     assert not handle.wait(timeout=0)
-    other = store.double.delay(2)
-    store.engine.asleep.clear()
-    waits = in_a_thread(other.wait)
-    asleep(store)
-    other.cancel()
-    assert waits() is True
-    assert store.engine.interests[-1].ends == {other.job_id}, "nobody waits for the first any more"
+    nobody_waits_for(store, [handle])
 
 
 def test_an_await_that_is_cancelled_is_forgotten(store: Store) -> None:
@@ -127,13 +126,7 @@ def test_an_await_that_is_cancelled_is_forgotten(store: Store) -> None:
             await asyncio.wait_for(awaited(handle), 0.01)
 
     asyncio.run(main())
-    other = store.double.delay(2)
-    store.engine.asleep.clear()
-    waits = in_a_thread(other.wait)
-    asleep(store)
-    assert store.engine.interests[-1].ends == {other.job_id}
-    other.cancel()
-    assert waits()
+    nobody_waits_for(store, [handle])
 
 
 def test_get_is_woken_by_the_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,8 +281,8 @@ def test_one_timeout_holds_for_all_that_are_gathered(store: Store) -> None:
     handles[0].cancel()
     with pytest.raises(NotFinished):
         gather(handles[1:], timeout=0.01)
-    with pytest.raises(NotFinished, match=r"2 of 3 jobs have not ended after 0\.01 s"):
-        list(handles.as_completed(timeout=0.01))
+    with pytest.raises(NotFinished, match=r"2 of 3 jobs have not ended after 2 s"):
+        list(handles.as_completed(timeout=LONG_ENOUGH_S))
 
 
 def test_handles_come_as_their_jobs_end(store: Store) -> None:
@@ -321,8 +314,8 @@ def test_a_timeout_in_asyncio_says_how_many_are_left_and_leaves_nobody_waiting(s
     handles[0].cancel()
 
     async def main() -> int:
-        with pytest.raises(NotFinished, match=r"2 of 3 jobs have not ended after 0\.01 s"):
-            async for _ in handles.as_completed(timeout=0.01):
+        with pytest.raises(NotFinished, match=r"2 of 3 jobs have not ended after 2 s"):
+            async for _ in handles.as_completed(timeout=LONG_ENOUGH_S):
                 pass
         return len(asyncio.all_tasks())
 
@@ -330,14 +323,18 @@ def test_a_timeout_in_asyncio_says_how_many_are_left_and_leaves_nobody_waiting(s
     nobody_waits_for(store, handles)
 
 
-def nobody_waits_for(store: Store, handles: Handles[int]) -> None:
+def nobody_waits_for(store: Store, handles: Sequence[Handle[int]]) -> None:
+    """Whoever begins to wait now is the only one."""
     other = store.double.delay(9)
-    store.engine.asleep.clear()
     waits = in_a_thread(other.wait)
-    asleep(store)
-    assert not {handle.job_id for handle in handles} & store.engine.interests[-1].ends
+
+    def interests() -> list[Interest]:
+        return [interest for interest in list(store.engine.interests) if other.job_id in interest.ends]
+
+    first = wait_for("the waiter to sleep for it", interests)[0]
+    assert not {handle.job_id for handle in handles} & first.ends
     other.cancel()
-    assert waits()
+    assert waits() is True
 
 
 def test_whoever_leaves_the_loop_early_waits_for_nobody(store: Store) -> None:
@@ -385,7 +382,7 @@ def test_progress_shows_a_bar_until_all_have_ended(store: Store, capsys: pytest.
     handles = store.double.delay_many([(1,), (2,), (3,)])
     handles[0].cancel()
     with pytest.raises(NotFinished, match="2 of 3"):
-        handles.progress("mails", timeout=1)
+        handles.progress("mails", timeout=LONG_ENOUGH_S)
     assert " 33%" in capsys.readouterr().out
     with Worker(store.app, slots=1):
         assert handles.progress("mails", timeout=10) is handles

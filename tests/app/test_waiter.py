@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.app.conftest import Store, Watched
+from tests.soak.waiting import HANG_S, wait_for
 from windlass import Handle, State
 from windlass.app import waiter as module
 from windlass.app.waiter import Ended, Waiter
@@ -36,8 +37,14 @@ def waiter(engine: Watched) -> Iterator[Waiter]:
 
 def asleep(engine: Watched) -> None:
     """Returns when the thread sleeps in the store."""
-    assert engine.asleep.wait(10)
+    assert engine.asleep.wait(HANG_S)
     engine.asleep.clear()
+
+
+def sleeps_for(engine: Watched, *handles: Handle[int]) -> None:
+    """Returns when the thread sleeps for the ends of these; it may have slept for others before."""
+    ends = frozenset(handle.job_id for handle in handles)
+    wait_for("the waiter to sleep for them", lambda: engine.interests and engine.interests[-1].ends == ends)
 
 
 def the_thread() -> threading.Thread:
@@ -55,7 +62,7 @@ def watch(waiter: Waiter, handle: Handle[int]) -> Ended:
 
 
 def state_of(future: Ended) -> State:
-    job = future.result(10)
+    job = future.result(HANG_S)
     assert job is not None
     assert job.record is not None
     return job.record.state
@@ -81,7 +88,7 @@ def test_what_has_ended_already_is_answered_at_once(store: Store) -> None:
 
 def test_a_job_that_never_was_is_answered_with_none(store: Store) -> None:
     (future,) = store.app.waiter.watch([new_id()])
-    assert future.result(10) is None
+    assert future.result(HANG_S) is None
 
 
 def test_who_comes_while_the_thread_sleeps_wakes_it(store: Store) -> None:
@@ -89,8 +96,7 @@ def test_who_comes_while_the_thread_sleeps_wakes_it(store: Store) -> None:
     futures = [watch(store.app.waiter, first)]
     asleep(store.engine)
     futures.append(watch(store.app.waiter, second))
-    asleep(store.engine)
-    assert store.engine.interests[-1].ends == {first.job_id, second.job_id}
+    sleeps_for(store.engine, first, second)
     second.cancel()
     assert state_of(futures[1]) is State.CANCELLED
     assert not futures[0].done()
@@ -122,17 +128,15 @@ def test_who_gave_up_is_not_waited_for_any_more(store: Store) -> None:
     first, second = sent(store, 2)
     waiter = store.app.waiter
     gone, stays = watch(waiter, first), watch(waiter, first)
-    asleep(store.engine)
+    sleeps_for(store.engine, first)
     waiter.forget(first.job_id, gone)
     watch(waiter, second)
-    asleep(store.engine)
-    assert store.engine.interests[-1].ends == {first.job_id, second.job_id}, "another still waits for it"
+    sleeps_for(store.engine, first, second)  # another still waits for the first
     waiter.forget(first.job_id, stays)
     waiter.forget(first.job_id, stays)
     (third,) = sent(store)
     watch(waiter, third)
-    asleep(store.engine)
-    assert store.engine.interests[-1].ends == {second.job_id, third.job_id}
+    sleeps_for(store.engine, second, third)
     assert not gone.done()
 
 
@@ -154,7 +158,7 @@ def test_with_nobody_waiting_the_thread_goes_and_the_next_wait_starts_another(
     thread = next((thread for thread in threading.enumerate() if thread.name == "windlass-waiter"), None)
     assert state_of(future) is State.CANCELLED
     if thread is not None:
-        thread.join(10)
+        thread.join(HANG_S)
         assert not thread.is_alive()
     second.cancel()
     assert state_of(watch(store.app.waiter, second)) is State.CANCELLED
@@ -206,7 +210,7 @@ def test_a_waiter_may_be_closed_by_whom_it_answers(store: Store) -> None:
     future.add_done_callback(close)
     asleep(store.engine)
     handle.cancel()
-    assert closed.wait(10)
+    assert closed.wait(HANG_S)
 
 
 @pytest.mark.parametrize("verb", ["fetch", "listen"])
@@ -216,7 +220,7 @@ def test_a_store_that_fails_is_told_to_all_who_wait_and_the_next_wait_tries_agai
     futures = store.app.waiter.watch([first.job_id, second.job_id])
     for future in futures:
         with pytest.raises(StoreUnavailable, match=f"refused {verb}"):
-            future.result(10)
+            future.result(HANG_S)
     third = watch(store.app.waiter, first)
     first.cancel()
     assert state_of(third) is State.CANCELLED
@@ -230,7 +234,7 @@ def test_a_store_that_is_lost_while_the_thread_sleeps_is_told_when_it_wakes(stor
     late = watch(store.app.waiter, second)
     for each in (future, late):
         with pytest.raises(StoreUnavailable):
-            each.result(10)
+            each.result(HANG_S)
 
 
 def test_an_engine_that_closes_under_the_waiter_is_told(store: Store) -> None:
@@ -239,4 +243,4 @@ def test_an_engine_that_closes_under_the_waiter_is_told(store: Store) -> None:
     asleep(store.engine)
     store.engine.close()
     with pytest.raises(StoreClosed, match="not open"):
-        future.result(10)
+        future.result(HANG_S)
