@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.soak.waiting import wait_for
+from tests.soak.waiting import HANG_S, wait_for
 from windlass import App
 from windlass.cli.main import main
 
@@ -52,6 +52,7 @@ def fail(text: str) -> None:
 @app.task
 async def hangs() -> None:
     import asyncio
+    current_job().log("it begins")
     await asyncio.to_thread(time.sleep, 600)
 
 @app.task
@@ -173,14 +174,15 @@ class Running:
         return "".join(self.said)
 
     def wait_for(self, text: str) -> None:
-        wait_for(f"{text!r} in {self.text!r}", lambda: text in self.text or self.process.poll() is not None)
+        # Where the process has ended, its last words may still be on their way.
+        wait_for(f"{text!r} in {self.text!r}", lambda: text in self.text or not self._reader.is_alive())
         assert text in self.text
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(60)
-        self._reader.join(10)
+        self._reader.join(HANG_S)
         if self.process.stderr is not None:
             self.process.stderr.close()
         return code

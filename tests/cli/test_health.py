@@ -12,7 +12,7 @@ from tests.sqlite.rig import stopped_inside
 
 def test_a_probe_sees_a_store_a_worker_and_a_worker_that_hangs(shell: Shell) -> None:
     assert shell("health", "--ready", code=3).stdout.startswith("not ready: There is no store sqlite:///windlass.db.")
-    shell.environ |= {"WINDLASS_LEASE": "1s", "WINDLASS_BEAT": "300ms"}
+    shell.environ |= {"WINDLASS_LEASE": "5s", "WINDLASS_BEAT": "300ms"}
     with shell.running("worker", "tasks.py", "--name", "box", "-Q", "mail") as worker:
         worker.wait_for("has started")
         assert shell.out("health", "--ready", "--queue", "mail").startswith("ready: 1 worker takes jobs of the queue")

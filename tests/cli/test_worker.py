@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.soak.waiting import wait_for
 
 
 def test_it_runs_the_jobs_of_a_file_until_it_is_told_to_stop(shell: Shell) -> None:
@@ -63,19 +64,20 @@ def test_a_task_that_outlasts_the_drain_does_not_keep_the_process(shell: Shell) 
     """Not even in a thread of asyncio's, for which Python waits at its end."""
     with shell.running("worker", "tasks.py", "--drain", "0") as worker:
         worker.wait_for("has started")
-        shell("call", "hangs")
-        shell("call", "add", "1", "1", "--wait")
+        job_id = shell.out("call", "hangs")
+        wait_for("it to begin", lambda: shell.out("jobs", "logs", job_id))
         assert worker.stop() == 0
     assert "it goes back to the store" in worker.text
 
 
-def test_a_signal_at_the_first_moment_is_heard(shell: Shell) -> None:
+@pytest.mark.parametrize("then", ["time.sleep(600)", "pass"], ids=["before it works", "while it starts"])
+def test_a_signal_at_the_first_moment_is_heard(shell: Shell, then: str) -> None:
     (shell.folder / "early.py").write_text(
-        "import os, signal\nfrom windlass import App\napp = App()\n@app.task\ndef one() -> int: return 1\n"
-        "@app.on_start\ndef change_of_mind() -> None: os.kill(os.getppid(), signal.SIGTERM)\n"
+        "import os, signal, time\nfrom windlass import App\napp = App()\n@app.task\ndef one() -> int: return 1\n"
+        f"@app.on_start\ndef change_of_mind() -> None:\n    os.kill(os.getppid(), signal.SIGTERM)\n    {then}\n"
     )
     said = shell("worker", "early.py").stderr
-    assert "has stopped" in said
+    assert ("has stopped" in said) == ("has started" in said), "one that had not started has nothing to stop"
 
 
 def test_until_empty_ends_beside_a_paused_queue(shell: Shell) -> None:

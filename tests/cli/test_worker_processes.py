@@ -44,11 +44,14 @@ def hold(name: str) -> str:
 def pid() -> int:
     return os.getpid()
 
+kept = []
+
 @app.task
 def orphan() -> int:
-    '''Leaves a process behind that nobody waits for, which writes down its own id.'''
+    '''Leaves a process behind that nobody waits for, which writes down its own id and lives as long as its pipe.'''
     child = "import os; os.fork() or (os.setsid(), print(os.getpid(), flush=True), os.close(1), os.read(0, 1))"
     started = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    kept.append(started)
     assert started.stdout is not None
     return int(started.stdout.readline())
 """
@@ -120,7 +123,11 @@ def runners_of(worker: Running, count: int = 1) -> list[int]:
 
 
 def cmdline(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    """Nothing, if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except OSError:
+        return ""
 
 
 # ── signals ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -330,9 +337,8 @@ def test_as_process_1_it_reaps_what_others_leave_behind_and_heeds_a_signal(box: 
     with box.worker("-n", "init", before=AS_PROCESS_1) as worker:
         init = process_1(worker)
         wait_for("its title", lambda: cmdline(init) == "windlass: supervisor of init")
-        before = set(children(init))
         box.send("orphan").get(HANG_S)
-        (orphan,) = wait_for("an orphan", lambda: set(children(init)) - before)
+        (orphan,) = wait_for("an orphan", lambda: [pid for pid in children(init) if "os.setsid" in cmdline(pid)])
         os.kill(orphan, signal.SIGKILL)
         wait_for("it to be reaped", lambda: not Path(f"/proc/{orphan}").exists())
         assert box.pid()
@@ -364,8 +370,14 @@ def test_a_worker_shows_what_it_does_and_heeds_orders(box: Box) -> None:
     with box.worker("-n", "mail", "-p", "2") as worker:
         runners = runners_of(worker, 2)
         job = box.hold("a")
-        (seen,) = box.json("inspect", "processes")
-        boss, *others = (one for one in seen["processes"] if one["role"] != "spare")
+
+        def at_work() -> list[Any]:
+            (seen,) = box.json("inspect", "processes")
+            boss, *others = (one for one in seen["processes"] if one["role"] != "spare")
+            works = [one["state"] for one in others] == ["working"] * 2 and any(one["active"] for one in others)
+            return [boss, *others] if works else []
+
+        boss, *others = wait_for("both runners to work, and the job to be shown", at_work)
         assert (boss["role"], boss["pid"]) == ("supervisor", worker.process.pid)
         assert [(one["role"], one["number"], one["state"]) for one in others] == [
             ("runner", number, "working") for number in (1, 2)
@@ -392,13 +404,12 @@ def test_a_worker_shows_what_it_does_and_heeds_orders(box: Box) -> None:
 
 
 def test_a_worker_that_drains_lets_its_jobs_end_however_long_they_take(box: Box) -> None:
-    with box.worker("-n", "mail", "--drain", "0") as worker:
+    with box.worker("-n", "mail", "-c", "1", "--drain", "0") as worker:
         job = box.hold("a")
+        later = box.send("pid")
         assert box.shell("workers", "drain", "mail", "--timeout", "0", code=1)
         worker.wait_for("Worker mail is asked to drain.")
-        later = box.send("pid")
-        (listed,) = box.json("inspect", "workers")
-        assert listed["state"] == "draining"
+        wait_for("it to say so", lambda: [one["state"] for one in box.json("inspect", "workers")] == ["draining"])
         box.go("a")
         assert worker.process.wait(HANG_S) == 0
     assert (job.get(0), later.state) == ("a", State.READY)
