@@ -75,7 +75,7 @@ def no_thread_is_left() -> Iterator[None]:
         # A waiter ends by itself when nobody waits any more.
         return not [thread for thread in threading.enumerate() if thread not in before and _is_ours(thread)]
 
-    wait_for("the threads of the test to end", ended, hang_s=15)
+    wait_for("the threads of the test to end", ended)
 
 
 def _is_ours(thread: threading.Thread) -> bool:

@@ -49,10 +49,10 @@ def hearing_nothing(worker: Staffed) -> Generator[None]:
         yield
 
 
-def warm_up(house: House) -> None:
-    """Jobs are short, the worker learns: from now on it gives a runner many of them at once."""
-    for handle in [house.send("touch") for _ in range(200)]:
-        house.get(handle)
+def fill(worker: Staffed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs are short, as the worker believes: it gives a runner many of them at once, and takes none of them away."""
+    monkeypatch.setattr(warden, "HOARD_US", 600_000_000)
+    worker.take_jobs_for_short()
 
 
 # ── one death ───────────────────────────────────────────────────────────────────────────────────────────
@@ -75,11 +75,13 @@ def test_a_job_whose_runner_is_killed_counts_a_crash_and_runs_again(house: House
     assert attempt.failure.message.startswith("The process that ran it was killed by SIGKILL.")
 
 
-def test_claims_that_it_had_not_started_go_back_uncounted_and_run(house: House) -> None:
+def test_claims_that_it_had_not_started_go_back_uncounted_and_run(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = house.worker(slots=2)
-    warm_up(house)
     started = house.send("hold", "end")
     house.wait_begun(started)
+    fill(worker, monkeypatch)
     with standing_still(worker.pids()[1]):
         behind = [house.send("touch") for _ in range(10)]
         wait_for("all of them to be with it", lambda: len(worker.crew.desk.open) == 11)
@@ -92,10 +94,10 @@ def test_claims_that_it_had_not_started_go_back_uncounted_and_run(house: House) 
     assert house.faults(started) == (1, 1, 0)
 
 
-def test_an_end_that_was_written_before_the_death_counts(house: House) -> None:
+def test_an_end_that_was_written_before_the_death_counts(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the jobs in one slot the first ones have ended, the next kills the process, the last have not begun."""
     worker = house.worker()
-    warm_up(house)
+    fill(worker, monkeypatch)
     (runner,) = worker.runners.roster.all()
     with ExitStack() as unheard:
         with standing_still(runner.pid):
@@ -125,11 +127,10 @@ def test_a_runner_that_died_between_jobs_is_replaced_and_nothing_is_counted(hous
 def test_a_runner_that_stands_still_is_killed_and_its_job_counts_a_crash(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warden, "SILENCE_US", 2_000_000)
-    worker = house.worker()
+    house.worker()
     handle = house.send("hold", "end")
     stopped = house.wait_begun(handle)
-    os.kill(worker.pids()[1], signal.SIGSTOP)
+    stop_and_wait_gone(stopped, stopped, monkeypatch)
     assert house.wait_begun(handle, 2) != stopped
     house.let("end")
     house.get(handle)
@@ -169,17 +170,19 @@ def test_a_process_that_a_task_has_forked_heeds_signals(house: House) -> None:
 
 def test_what_a_task_has_started_dies_with_its_runner(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the supervisor kills it: a program left behind would hold what the next run needs."""
-    monkeypatch.setattr(warden, "SILENCE_US", 2_000_000)
     worker = house.worker()
     handle = house.send("starts_a_program")
-    program = wait_for("a program", lambda: programs(house))[0]
-    os.kill(worker.pids()[1], signal.SIGSTOP)
-    wait_for("the program to end", lambda: gone([program]))
+    program = wait_for("a program", lambda: house.numbers("program"))[0]
+    stop_and_wait_gone(worker.pids()[1], program, monkeypatch)
     handle.cancel()
 
 
-def programs(house: House) -> list[int]:
-    return house.numbers("program")
+def stop_and_wait_gone(stopped: int, ends: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One runner stands still, for so long that it is killed; those that are only slow are not."""
+    os.kill(stopped, signal.SIGSTOP)
+    with monkeypatch.context() as patch:
+        patch.setattr(warden, "SILENCE_US", 500_000)
+        wait_for("the end of it", lambda: gone([ends]))
 
 
 JUDGED = """
@@ -197,7 +200,7 @@ def by_hand(attempt: int) -> float:
         os.kill(os.getpid(), 9)
     return 0.01
 
-@app.task(name="late", timeout=0.1, grace=0, retry=Retry.custom(by_hand, retries=1))
+@app.task(name="late", timeout=2, grace=0, retry=Retry.custom(by_hand, retries=1))
 def late() -> int:
     while current_job().attempt == 1:
         try:
@@ -211,7 +214,7 @@ def late() -> int:
 def test_if_the_one_that_was_asked_what_becomes_of_a_job_dies_the_next_is_asked(house: House) -> None:
     house.worker(house.write("judged.py", JUDGED), processes=2)
     handle = house.send("late")
-    wait_for("the next to be asked", lambda: len(house.marks("asked")) == 2, hang_s=20)
+    wait_for("the next to be asked", lambda: len(house.marks("asked")) == 2)
     first, second = house.marks("asked")
     assert first.pid != second.pid
     assert house.get(handle) == 2
@@ -255,8 +258,7 @@ def test_if_nobody_says_what_becomes_of_a_job_it_counts_a_crash(house: House, mo
 
 def send_behind(house: House, worker: Staffed, number: int, monkeypatch: pytest.MonkeyPatch) -> list[Handle[Any]]:
     """Jobs of which that runner, which gets no further, has some before anybody notices."""
-    for runner in worker.runners.roster.all():
-        runner.rooms[False].mean_us = 100  # jobs are short: each takes many at once
+    worker.take_jobs_for_short()
     with monkeypatch.context() as patch:
         patch.setattr(warden, "HOARD_US", 600_000_000)
         handles = list(house.app.named("touch").delay_many([()] * 20))
@@ -424,7 +426,7 @@ def test_a_suspect_that_is_taken_back_before_its_process_works_gets_another(hous
     worker.crew.give_back(worker.runners.take_back())
     (house.folder / "wait").unlink()
     assert house.wait_begun(handle, 2) != apart
-    assert gone([apart])
+    wait_for("the first one to end", lambda: gone([apart]))
     house.let("end")
     house.get(handle)
     assert house.faults(handle) == (1, 1, 0)

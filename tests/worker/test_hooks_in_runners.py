@@ -121,7 +121,7 @@ def test_a_runner_that_is_replaced_hears_first_what_the_store_said(house: House)
     house.worker(house.write("hooked.py", APP), max_jobs=1)
     handles = [house.send("where") for _ in range(3)]
     ran = {handle.id: house.get(handle) for handle in handles}
-    wait_for("all answers", lambda: len(house.marks("after_settle:accepted")) == len(handles), hang_s=20)
+    wait_for("all answers", lambda: len(house.marks("after_settle:accepted")) == len(handles))
     assert {mark.job: mark.pid for mark in house.marks("after_settle:accepted")} == ran
 
 
@@ -129,7 +129,7 @@ def test_hooks_see_a_suspect_in_its_own_process(house: House) -> None:
     house.worker(house.write("hooked.py", APP))
     handle = house.send("dies_once")
     pid = house.get(handle)
-    wait_for("its answer", lambda: house.marks("after_settle:accepted"), hang_s=20)
+    wait_for("its answer", lambda: house.marks("after_settle:accepted"))
     assert [mark.pid for mark in house.marks("before_settle")] == [pid]
     assert [mark.pid for mark in house.marks("after_settle:accepted")] == [pid]
 

@@ -96,4 +96,4 @@ def test_a_runner_that_does_not_end_is_killed(house: House, monkeypatch: pytest.
     house.worker(max_jobs=1)
     old = house.get(house.send("leaves_a_thread"))
     assert house.get(house.send("touch")) != old
-    wait_for("the old one to end", lambda: gone([old]), hang_s=20)
+    wait_for("the old one to end", lambda: gone([old]))

@@ -11,6 +11,7 @@ from tests.soak.waiting import wait_for
 from tests.worker.house import House, gone
 from windlass.core.errors import JobDead
 from windlass.core.job import Outcome, State
+from windlass.worker import warden
 from windlass.worker.kind import Kind
 
 
@@ -118,11 +119,13 @@ def test_an_error_in_a_thread_of_a_task_is_no_end_of_its_process(house: House) -
     assert house.get(house.send("raises_in_a_thread")) == house.get(house.send("touch")) == worker.pids()[1]
 
 
-def test_the_child_of_a_task_that_forks_ends_with_the_task_and_runs_nothing(house: House) -> None:
+def test_the_child_of_a_task_that_forks_ends_with_the_task_and_runs_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It comes back into a copy of the slot, with a copy of what waits there."""
+    monkeypatch.setattr(warden, "HOARD_US", 600_000_000)
     worker = house.worker()
-    for handle in [house.send("touch") for _ in range(100)]:
-        house.get(handle)  # jobs are short: from now on many of them wait in the runner
+    worker.take_jobs_for_short()
     pid = worker.pids()[1]
     os.kill(pid, signal.SIGSTOP)
     try:

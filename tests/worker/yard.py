@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.soak.waiting import wait_for
+from tests.worker.house import whole_lines
 from tests.worker.titles import runners_of
 from windlass.app.handle import Handle
 from windlass.core.clock import SystemClock
@@ -189,7 +190,7 @@ class Yard:
     # ── what tasks have marked ──────────────────────────────────────────────────────────────────────────
 
     def lines(self, word: str | None = None, job: Handle[Any] | None = None) -> list[Line]:
-        found = [line.split() for line in (self.folder / "marks").read_text().splitlines()]
+        found = [line.split() for line in whole_lines(self.folder / "marks")]
         lines = [Line(said, int(pid), job_id, int(more[0]) if more else 0) for said, pid, job_id, *more in found]
         return [line for line in lines if word in (None, line.word) and (job is None or line.job == job.id)]
 
