@@ -73,7 +73,7 @@ def wait(until: str) -> None:
 # ── timeouts ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@app.task(name="heeds", timeout=0.2)
+@app.task(name="heeds", timeout=1)
 def heeds() -> None:
     tell("begin")
     try:
@@ -89,13 +89,13 @@ def ignore_everything() -> None:
             wait("never")
 
 
-@app.task(name="swallows", timeout=0.2, grace=0.2)
+@app.task(name="swallows", timeout=1, grace=0.2)
 def swallows() -> None:
     tell("begin")
     ignore_everything()
 
 
-@app.task(name="swallows_at_first", timeout=0.2, grace=0.2, retry=Retry(2, base=0.01, on=TimeoutError))
+@app.task(name="swallows_at_first", timeout=2, grace=0.2, retry=Retry(2, base=0.01, on=TimeoutError))
 def swallows_at_first() -> int:
     tell("begin")
     if current_job().attempt == 1:
@@ -103,7 +103,7 @@ def swallows_at_first() -> int:
     return current_job().attempt
 
 
-@app.task(name="never_again", timeout=0.2, grace=0, retry=Retry(2, not_on=TimeoutError))
+@app.task(name="never_again", timeout=1, grace=0, retry=Retry(2, not_on=TimeoutError))
 def never_again() -> None:
     tell("begin")
     ignore_everything()
@@ -114,7 +114,7 @@ def by_hand(attempt: int) -> float:
     return 0.01
 
 
-@app.task(name="asks_for_its_delay", timeout=0.2, grace=0, retry=Retry.custom(by_hand, retries=1))
+@app.task(name="asks_for_its_delay", timeout=1, grace=0, retry=Retry.custom(by_hand, retries=1))
 def asks_for_its_delay() -> None:
     tell("begin")
     ignore_everything()
@@ -127,14 +127,14 @@ def patient() -> None:
     ignore_everything()
 
 
-@app.task(name="backtracks", timeout=0.2, grace=0.2)
+@app.task(name="backtracks", timeout=1, grace=0.2)
 def backtracks() -> None:
     """Holds the GIL until it is killed."""
     tell("begin")
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
-@app.task(name="blocks_the_loop", timeout=0.2, grace=0.2)
+@app.task(name="blocks_the_loop", timeout=1, grace=0.2)
 async def blocks_the_loop() -> None:
     """Gives the loop no turn in which it could be cancelled."""
     tell("begin")

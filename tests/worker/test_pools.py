@@ -103,6 +103,8 @@ def test_aio_never_runs_more_coroutines_than_slots(app: App) -> None:
         running += 1
         most = max(most, running)
         await asyncio.sleep(0)
+        while most < 3:  # until they have come together once
+            await asyncio.sleep(0)
         running -= 1
 
     with Worker(app, slots=3, pool="aio"):
@@ -446,7 +448,7 @@ def test_the_slots_of_tasks_that_were_timed_out_serve_the_next_jobs(app: App) ->
 
 
 def test_a_task_that_turns_its_interruption_into_another_error_has_timed_out_all_the_same(app: App) -> None:
-    @app.task(name="turns", timeout=0.05)
+    @app.task(name="turns", timeout=1)
     def turns() -> None:
         try:
             while True:
@@ -454,7 +456,7 @@ def test_a_task_that_turns_its_interruption_into_another_error_has_timed_out_all
         except Interrupted:
             raise ValueError("cleaning up failed") from None
 
-    @app.task(name="turns_async", timeout=0.05)
+    @app.task(name="turns_async", timeout=1)
     async def turns_async() -> None:
         try:
             await asyncio.sleep(HANG_S)
@@ -473,7 +475,7 @@ def test_a_job_that_ignores_its_timeout_keeps_its_slot_and_its_result(app: App, 
     """What it returns in the end is a result like any other: the work is done."""
     asked, go_on = threading.Event(), threading.Event()
 
-    @app.task(name="stubborn", timeout=0.05)
+    @app.task(name="stubborn", timeout=1)
     def stubborn() -> int:
         with contextlib.suppress(Interrupted):
             while True:
@@ -482,7 +484,7 @@ def test_a_job_that_ignores_its_timeout_keeps_its_slot_and_its_result(app: App, 
         go_on.wait(HANG_S)
         return 1
 
-    @app.task(name="stubborn_async", timeout=0.05)
+    @app.task(name="stubborn_async", timeout=1)
     async def stubborn_async() -> int:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(HANG_S)

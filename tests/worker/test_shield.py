@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak.waiting import wait_for
 from tests.sqlite.rig import gate_held
 from tests.worker.test_slot import new_run
 from windlass import App, TimedOut, Worker
@@ -20,25 +21,28 @@ HANG_S = 30
 def test_a_timeout_that_comes_while_a_task_sends_leaves_the_store_usable(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     app = App(f"sqlite:///{path}")
-    sending = threading.Event()
+    begun, gate_is_shut = threading.Event(), threading.Event()
 
     @app.task(name="child")
     def child() -> int:
         return 1
 
-    @app.task(name="parent", timeout=0.2)
+    @app.task(name="parent", timeout=1)
     def parent() -> None:
-        sending.set()
+        begun.set()
+        gate_is_shut.wait(HANG_S)
         child.delay()
         while True:
             pass
 
-    with Worker(app, slots=2):
+    with Worker(app, slots=2) as worker:
         handle = parent.delay()
-        assert sending.wait(HANG_S)
+        assert begun.wait(HANG_S)
+        runs = getattr(worker, "_crew").desk.running  # noqa: B009 - what it has been asked
         with gate_held(path):
             # The timeout falls into the time in which the send waits for the gate.
-            threading.Event().wait(0.5)
+            gate_is_shut.set()
+            wait_for("the timeout", lambda: runs[handle.job_id].asked)
         with pytest.raises(JobDead, match="timeout"):
             handle.get(HANG_S)
         assert child.delay().get(HANG_S) == 1

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.soak.waiting import HANG_S
 from windlass.app.context import JobContext
 from windlass.app.endings import CancelAsked, Interrupted, TimedOut
 from windlass.core.ids import new_id
@@ -202,13 +203,13 @@ def test_a_task_that_is_interrupted_while_it_rings_a_bell_leaves_it_working() ->
     woken = threading.Event()
 
     def sleeper() -> None:
-        bell.wait(30)
+        bell.wait(HANG_S)
         woken.set()
 
     thread = threading.Thread(target=sleeper, daemon=True)
     thread.start()
     ringer = threading.Thread(target=bell.ring, daemon=True)
     ringer.start()
-    assert woken.wait(10), "the bell cannot be rung any more"
+    assert woken.wait(HANG_S / 2), "the bell cannot be rung any more"
     thread.join()
     ringer.join()

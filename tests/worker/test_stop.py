@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,8 +96,10 @@ def test_a_running_job_may_end_within_the_drain(app: App) -> None:
     handle = app.send("slow")
     worker = Worker(app, slots=1).start()
     assert started.wait(HANG_S)
+    crew = getattr(worker, "_crew")  # noqa: B009 - how far its stop has come
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
+    wait_for("the end of the consumer", lambda: not crew.consumer.alive)
     waiting = app.send("slow")
     stopping.join(0.5)
     assert stopping.is_alive(), "the stop waits for it"
@@ -214,7 +215,7 @@ def test_claims_behind_a_long_job_are_run_by_a_second_worker_at_once(app: App) -
     @app.task(name="long")
     def long() -> None:
         started.set()
-        go_on.wait(HANG_S)
+        go_on.wait(2 * HANG_S)
 
     with Worker(app, slots=1):
         # So short are its jobs that it fetches many ahead.
@@ -223,11 +224,8 @@ def test_claims_behind_a_long_job_are_run_by_a_second_worker_at_once(app: App) -
         behind = app.named("quick").delay_many([()] * 20)
         assert started.wait(HANG_S)
         with Worker(app, slots=1):
-            began = time.monotonic()
             behind.get(HANG_S)
-            took_s = time.monotonic() - began
-        assert first.state is State.RUNNING
-        assert took_s < 5, "they were not kept behind the long one"
+        assert first.state is State.RUNNING, "they were not kept behind the long one"
         go_on.set()
     assert app.engine.search(Query(state=State.RUNNING)).jobs == ()
 
@@ -330,7 +328,7 @@ def test_the_child_of_a_task_that_forks_by_itself_ends_with_the_task_and_runs_no
         for handle in touch.delay_many([(100, True), *((number, False) for number in range(101, 150))]):
             handle.get(HANG_S)
         try:
-            wait_for("the child to end", lambda: os.waitpid(children[0], os.WNOHANG)[0], hang_s=10)
+            wait_for("the child to end", lambda: os.waitpid(children[0], os.WNOHANG)[0])
         except Hangs:
             os.kill(children[0], signal.SIGKILL)
             os.waitpid(children[0], 0)
