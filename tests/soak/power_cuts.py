@@ -47,7 +47,7 @@ def unable() -> str | None:
         return "power cuts need root, to mount an image"
     if not os.path.exists("/dev/loop-control"):
         return "power cuts need a loop device"
-    missing = [tool for tool in ("mkfs.ext4", "mount", "umount") if shutil.which(tool) is None]
+    missing = [tool for tool in ("losetup", "mkfs.ext4", "mount", "umount") if shutil.which(tool) is None]
     return f"power cuts need {', '.join(missing)}" if missing else None
 
 
@@ -96,7 +96,13 @@ class Disk:
     def reboot(self) -> None:
         """And comes back."""
         self.unmount()
+        # A process with mounts of its own (unshare, a container) that was started meanwhile holds it too; to mount it
+        # now would bring back the file system whose power is gone.
+        wait_for("nobody to have it mounted any more", lambda: not self._is_held(), step_s=0.01)
         self.mount()
+
+    def _is_held(self) -> bool:
+        return bool(subprocess.run(["losetup", "-j", str(self._image)], capture_output=True, check=True).stdout)
 
     def new_folder(self, name: str) -> Path:
         """A folder that is there for good before anybody uses it."""
