@@ -41,7 +41,7 @@ def test_what_a_worker_was_given_is_on_its_card_with_what_is_free_of_it(app: App
         go_on.wait(HANG_S)
 
     def seen() -> tuple[dict[str, int], dict[str, int]]:
-        call_roll(app.engine)
+        wait_for("a report", lambda: call_roll(app.engine))
         (card,) = app.engine.tally(TallyQuery()).cards
         return info(card).resources, info(card).free
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.sqlite.rig import gate_held
+from tests.soak.waiting import wait_for
+from tests.sqlite.rig import gate_held, inner
 from windlass import App, Middleware, Worker
 from windlass.core.errors import BadValue, JobDead
 from windlass.core.job import State
 from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import Settlement, TallyQuery, Verdict
+from windlass.engines.sqlite import SqliteEngine
 
 HANG_S = 30
 
@@ -149,8 +151,10 @@ def test_stop_does_not_wait_for_ever_for_a_store_that_does_not_answer(
     app = App(f"sqlite:///{path}", beat=0.05, lease=1)
     app.task(name="one")(lambda: 1)
     worker = Worker(app, slots=1).start()
+    engine = app.engine
+    assert isinstance(engine, SqliteEngine)
     with gate_held(path):
-        threading.Event().wait(0.2)  # a beat hangs in the gate
+        wait_for("a beat to hang in the gate", lambda: inner(engine, "gate", "_patience").in_line)
         began = time.monotonic()
         worker.stop(drain=0)
         assert time.monotonic() - began < HANG_S

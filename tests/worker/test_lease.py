@@ -25,7 +25,8 @@ from windlass.testing.faults import FaultyEngine
 from windlass.worker.consumer import CUT_S
 from windlass.worker.lease import Lease
 
-LEASE_S = 0.8
+LEASE_S = 2.0
+"""Long enough for a worker that is only slow."""
 
 
 class Lanes(Middleware):
@@ -108,7 +109,7 @@ def faulty() -> Iterator[FaultyEngine]:
 
 
 def test_tasks_that_are_cut_off_get_it_as_an_exception_and_run_again(faulty: FaultyEngine) -> None:
-    app = App("memory://", middleware=[Lanes()], lease=0.5, beat=0.1, sweep=0.1)
+    app = App("memory://", middleware=[Lanes()], lease=LEASE_S, beat=0.1, sweep=0.1)
     setattr(app, "_engine", faulty)  # noqa: B010 - the one way to put an engine that fails under an app
     begun, cut, go_on = list[str](), list[str](), threading.Event()
 

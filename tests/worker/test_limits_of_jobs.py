@@ -48,7 +48,7 @@ def test_a_task_that_ignores_its_timeout_is_killed_and_nobody_else_pays(yard: Ya
     yard.wait_lines("begin", job=late)
     behind = [tasks.touch.delay() for _ in range(10)]
     assert is_timed_out(late)
-    assert "a task did not heed its timeout of 1s" in worker.text
+    worker.wait_for("a task did not heed its timeout of 1s")
     again = [yard.wait_lines("begin", 2, neighbour) for neighbour in neighbours]
     yard.go("go")
     assert [one.get(HANG_S) for one in neighbours] == [lines[-1].pid for lines in again]
@@ -99,6 +99,7 @@ def test_one_send_may_say_another_timeout_and_another_grace(yard: Yard, tasks: A
     for one in (longer, unhurried):
         assert yard.wait_lines("begin", job=one)
         assert record(one).state in {State.READY, State.RUNNING}
+    worker.wait_for("did not heed its timeout")
     assert worker.text.count("did not heed its timeout") == 1
 
 
@@ -110,7 +111,7 @@ def test_a_job_above_its_memory_is_killed_and_told_how_much_it_used(yard: Yard, 
     neighbour = tasks.hold.delay("go")
     yard.wait_lines("begin")
     assert is_over_memory(tasks.grows.delay(200))
-    assert "a task used" in worker.text
+    worker.wait_for("a task used")
     yard.go("go")
     neighbour.get(HANG_S)
     assert len(yard.lines("begin", neighbour)) == 1, "it was in another process"

@@ -179,13 +179,13 @@ def test_a_runner_that_dies_before_the_store_is_open_is_replaced(
     runners = Runners(Plan(app=str(house.write("tasks.py", GOOD)), name="early"), SystemClock())
     try:
         assert runners.hire(Asked()) is not None
-        (pid,) = runners.pids()
-        os.kill(pid, signal.SIGKILL)
-        wait_for("another", lambda: runners.pids() and pid not in runners.pids())
+        (killed,) = runners.roster.all()
+        os.kill(killed.pid, signal.SIGKILL)
+        wait_for("another", lambda: [one for one in runners.roster.all() if one is not killed])
     finally:
         runners.close()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert f"(process {pid}) was killed by SIGKILL" in caplog.text
+    assert f"(process {killed.pid}) was killed by SIGKILL" in caplog.text
 
 
 FLICKERS = """
