@@ -100,6 +100,7 @@ def _by_lock(scene: Scene) -> list[str]:
     wrong = [] if state is State.RUNNING else [f"was {state} while its worker stood still"]
     scene.go_on()
     _let_behind_go(scene)
+    wait_for("the late settle to be answered", lambda: scene.answers(fence), step_s=LOOK_S)
     record = scene.found(scene.job).record
     assert record is not None
     effects = [effect for effect in read_ledger(scene.fleet.folder / "ledger") if effect[0] == scene.job]
