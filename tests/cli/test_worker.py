@@ -78,6 +78,7 @@ def test_a_signal_at_the_first_moment_is_heard(shell: Shell, then: str) -> None:
     )
     said = shell("worker", "early.py").stderr
     assert ("has stopped" in said) == ("has started" in said), "one that had not started has nothing to stop"
+    assert ("ends before its first runner works" in said) != ("has started" in said)
 
 
 def test_until_empty_ends_beside_a_paused_queue(shell: Shell) -> None:

@@ -45,7 +45,7 @@ class Supervisor:
             try:
                 settings = self._runners.hire(asked)
                 if settings is None and not self._runners.foreman.trouble:
-                    log.info("Worker %s is asked to stop before it has started.", self._plan.name)
+                    log.info("Worker %s ends before its first runner works.", self._plan.name)
                 if settings is not None:
                     crew = self._start(settings, asked)
                     self._wait(crew, asked, until_empty)
