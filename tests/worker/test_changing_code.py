@@ -74,6 +74,21 @@ def test_jobs_of_both_run_while_the_last_old_runner_is_at_work(house: House, app
     wait_for("the old one to end", lambda: len(worker.runner_processes()) == 1)
 
 
+def test_a_new_kind_of_task_runs_beside_old_runners_that_do_not_know_it(house: House, app: Path) -> None:
+    """One old runner lets its job end, and until then the other one is open and has no loop."""
+    worker = house.worker(app, processes=2)
+    held = [house.send("hold") for _ in range(2)]
+    wait_for("both to begin", lambda: len(worker.runners.running()) == 2)
+    house.write("code.py", NEW)
+    worker.runners.restart()
+    wait_for("a fresh one", lambda: numbers_that_work(worker) == [1, 2] and len(worker.runner_processes()) == 3)
+    assert house.get(house.send("new")) == "new"
+    house.let("end")
+    for handle in held:
+        house.get(handle)
+    wait_for("the old ones to end", lambda: {process.restarts for process in worker.runner_processes()} == {1})
+
+
 def test_a_second_restart_does_not_wait_for_one_that_hangs_in_its_import(house: House, app: Path) -> None:
     worker = house.worker(app, processes=2)
     before = set(worker.pids().values())
