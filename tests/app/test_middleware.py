@@ -48,9 +48,9 @@ class Told(Middleware):
 def test_hooks_before_go_in_order_and_hooks_after_in_reverse(url: str) -> None:
     told: list[str] = []
     with App(url, middleware=[Told("a", told), Told("b", told)]) as app:
-        task = app.task(name="t")(lambda: 1)
+        handle = app.task(name="t")(lambda: 1).delay()  # or a worker might run it before all is told of the send
         with Worker(app, slots=1):
-            assert task.delay().get(timeout=10) == 1
+            assert handle.get(timeout=10) == 1
     assert told == [
         "a before_send",
         "b before_send",
@@ -134,9 +134,9 @@ class Broken(Middleware):
 def test_errors_of_hooks_after_a_step_are_logged_and_stop_nothing(url: str, caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
     with App(url, middleware=[Told("a", told), Broken()]) as app, caplog.at_level(logging.ERROR):
-        task = app.task(name="t")(lambda: 1)
+        handle = app.task(name="t")(lambda: 1).delay()
         with Worker(app, slots=1):
-            assert task.delay().get(timeout=10) == 1
+            assert handle.get(timeout=10) == 1
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
         f"A middleware failed in Broken.{hook}." for hook in ("after_send", "after_run", "after_settle")
