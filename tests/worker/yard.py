@@ -106,19 +106,32 @@ class Started:
 
     @contextmanager
     def frozen(self) -> Generator[None]:
-        """Its supervisor stands still; its runners do not."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """Its supervisor stands still, and not in the middle of a write, which would hold up all others."""
         try:
-            wait_for("it to stand still", lambda: state_of(self.pid) == "T")
+            wait_for("it to stand still", self._stands_still)
             yield
         finally:
             os.kill(self.pid, signal.SIGCONT)
+
+    def _stands_still(self) -> bool:
+        os.kill(self.pid, signal.SIGSTOP)
+        wait_for("it to stop", lambda: state_of(self.pid) == "T")
+        if holds_the_gate(self.pid):
+            os.kill(self.pid, signal.SIGCONT)
+            return False
+        return True
 
     def end(self) -> None:
         """Whatever the test was about: nothing of it is left."""
         runners = self.runners
         self.process.kill()
         self.wait_ended(runners)
+
+
+def holds_the_gate(pid: int) -> bool:
+    """Whether that process writes to a store just now."""
+    gates = [link for link in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(link).endswith(".gate")]
+    return any("FLOCK" in Path(f"/proc/{pid}/fdinfo/{link.name}").read_text() for link in gates)
 
 
 class Yard:
