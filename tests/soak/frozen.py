@@ -19,10 +19,13 @@ from tests.soak.kills import Report
 from tests.soak.recorder import read_ledger, read_lines
 from tests.soak.runs import Mark
 from tests.soak.waiting import Hangs, wait_for
+from tests.worker.yard import holds_the_gate
 from windlass.core.ids import new_id
 from windlass.core.job import Job, Request, State
 
 LEASE_S = 1.5
+STOPPED_S = 0.05
+"""How soon a process has stopped that was told to."""
 FROZEN_S = 3 * LEASE_S
 Death = Literal["lock", "lease"]
 
@@ -40,6 +43,12 @@ class Scene:
     def stand_still(self) -> None:
         """The first supervisor, for three leases; its runner goes on."""
         self.first.send(signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        while holds_the_gate(self.first.process.pid):  # in the middle of a write it would hold up all others
+            self.first.send(signal.SIGCONT)
+            time.sleep(STOPPED_S)
+            self.first.send(signal.SIGSTOP)
+            time.sleep(STOPPED_S)
         time.sleep(FROZEN_S)
 
     def go_on(self) -> None:
