@@ -100,22 +100,32 @@ def test_a_plain_call_writes_lines_and_progress_to_the_logger(caplog: pytest.Log
         context.log("hello \udc80")
         context.progress(1, 2, "half")
     assert [record.getMessage() for record in caplog.records] == [
-        f"{context.id} log: hello ?",
+        f"{context.id} log: hello \\udc80",
         f'{context.id} progress: {{"done":1,"total":2,"note":"half"}}',
     ]
 
 
+class Writes:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[Any, ...]] = []
+
+    def line(self, *line: Any) -> None:
+        self.written.append(line)
+
+    def progress(self, *report: Any) -> None:
+        self.written.append(report)
+
+
 def test_lines_and_progress_carry_the_job_and_its_fence() -> None:
-    written: list[tuple[Any, ...]] = []
-
-    def write(*line: Any) -> None:
-        written.append(line)
-
+    scribe = Writes()
     job_id = new_id()
-    context = JobContext(job_id, "t", attempt=2, fence=7, scribe=write)
+    context = JobContext(job_id, "t", attempt=2, fence=7, scribe=scribe)
     context.log("hello")
+    context.say("stdout", "printed")
     context.progress(0.5)
-    assert written == [(job_id, 7, "log", b"hello"), (job_id, 7, "progress", b'{"done":0.5}')]
+    assert scribe.written == [(job_id, 7, "", "hello"), (job_id, 7, "stdout", "printed"), (job_id, 7, b'{"done":0.5}')]
     assert repr(context) == f"<t {show_id(job_id)}, attempt 2>"
 
 
@@ -127,17 +137,13 @@ def test_a_total_below_nothing_is_refused() -> None:
 
 @pytest.mark.parametrize("amount", ["ten", b"1", True, [1], Decimal(1), math.nan, math.inf, 1 << 54, 1 << 2_000])
 def test_a_progress_that_is_no_number_is_refused_in_a_sentence(amount: Any) -> None:
-    written: list[tuple[Any, ...]] = []
-
-    def write(*line: Any) -> None:
-        written.append(line)
-
-    context = JobContext(new_id(), "t", scribe=write)
+    scribe = Writes()
+    context = JobContext(new_id(), "t", scribe=scribe)
     with pytest.raises(BadValue, match=r"The done of a progress .* progress\(3, 10\)"):
         context.progress(amount)
     with pytest.raises(BadValue, match=r"The total of a progress .* progress\(3, 10\)"):
         context.progress(1, amount)
-    assert written == []
+    assert scribe.written == []
 
 
 class Metres(float):
@@ -145,10 +151,6 @@ class Metres(float):
 
 
 def test_any_kind_of_int_float_and_text_is_stored_plain() -> None:
-    written: list[bytes] = []
-
-    def write(*line: Any) -> None:
-        written.append(line[-1])
-
-    JobContext(new_id(), "t", scribe=write).progress(Metres(1.5), 2, "half\udcff")
-    assert written == [b'{"done":1.5,"total":2,"note":"half?"}']
+    scribe = Writes()
+    JobContext(new_id(), "t", scribe=scribe).progress(Metres(1.5), 2, "half\udcff")
+    assert [data for *_, data in scribe.written] == [b'{"done":1.5,"total":2,"note":"half?"}']

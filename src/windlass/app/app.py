@@ -123,6 +123,7 @@ class App:
         tags: Sequence[str] = (),
         keep_result: bool | Duration | None = None,
         dead_queue: str | None = None,
+        logs: bool = True,
         **more: Any,
     ) -> Decorator: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -132,8 +133,8 @@ class App:
         may run; `grace`: how long it may take to heed that before its process is killed, 5 s if not given. `memory`:
         how much it may use, `"512MB"`; `needs`: what else it takes of its worker, `{"browser": 1}`. It runs where as
         much is free. `on_cut`: whether a run goes on to its end ("finish") or is stopped ("stop") when its worker has
-        lost touch with the store. `keep_result`: False, or how long. `dead_queue`: where its dead jobs go. `name`:
-        module.function if not given.
+        lost touch with the store. `keep_result`: False, or how long. `dead_queue`: where its dead jobs go. `logs`:
+        whether what it prints and logs is kept with the job. `name`: module.function if not given.
         """
         if function is None:
 

@@ -7,11 +7,10 @@ tasks of its loop. A plain call of a task has one too, so that the same function
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Literal, Protocol, cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -19,6 +18,8 @@ from windlass.app.resources import Opened
 from windlass.core.clock import SystemClock
 from windlass.core.errors import BadValue, NotInJob
 from windlass.core.ids import JobId, new_id, show_id
+from windlass.core.job import Stream
+from windlass.core.text import storable
 from windlass.engines.protocol import Engine
 
 log = logging.getLogger("windlass.job")
@@ -30,13 +31,30 @@ MOST_DONE = 1 << 53
 """Above it JSON numbers are not exact, nor is anybody counting."""
 _COUNT = "Give how much is done, and of how much if that is known: progress(3, 10)."
 
-Kind = Literal["log", "progress"]
-Scribe = Callable[[JobId, int, Kind, bytes], None]
-"""Where lines and progress of a run go: (job, fence, kind, data). Returns at once."""
+
+class Scribe(Protocol):
+    """Takes what a run says. Returns at once; happens whole or not at all, for it is called inside of tasks."""
+
+    def line(self, job: JobId, fence: int, stream: Stream, text: str, /) -> None:
+        """A line of its log."""
+        ...
+
+    def progress(self, job: JobId, fence: int, data: bytes, /) -> None:
+        """How far it has come."""
+        ...
 
 
-def _write_to_log(job: JobId, _fence: int, kind: Kind, data: bytes) -> None:
-    log.info("%s %s: %s", show_id(job), kind, data.decode(errors="replace"))
+class _Logger:
+    """The scribe of a plain call: nothing is stored."""
+
+    def line(self, job: JobId, fence: int, stream: Stream, text: str) -> None:
+        log.info("%s log: %s", show_id(job), storable(text))
+
+    def progress(self, job: JobId, fence: int, data: bytes) -> None:
+        log.info("%s progress: %s", show_id(job), data.decode(errors="replace"))
+
+
+_LOGGER = _Logger()
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,6 +79,8 @@ class JobContext:
         "guard",
         "is_async",
         "job_id",
+        "keeps_lines",
+        "partial",
         "queue",
         "resources",
         "store",
@@ -75,7 +95,7 @@ class JobContext:
         *,
         attempt: int = 1,
         fence: int = 0,
-        scribe: Scribe = _write_to_log,
+        scribe: Scribe = _LOGGER,
     ) -> None:
         self.job_id = job_id
         self.task = task
@@ -94,6 +114,10 @@ class JobContext:
         self.resources: Opened | None = None
         self.alone = False
         self.is_async = False
+        self.keeps_lines = False
+        """Whether what its task prints and logs is kept with the job."""
+        self.partial: dict[tuple[Stream, int], str] | None = None
+        """What was printed and has no end of line yet, by stream and thread."""
         self._scribe = scribe
 
     @property
@@ -116,7 +140,11 @@ class JobContext:
 
     def log(self, text: str) -> None:
         """Adds a line to the job's log, which is kept with its record (bounded: head and tail)."""
-        self._scribe(self.job_id, self.fence, "log", str(text).encode(errors="replace"))
+        self.say("", str(text))
+
+    def say(self, stream: Stream, text: str) -> None:
+        """Adds a line that was said there."""
+        self._scribe.line(self.job_id, self.fence, stream, text)
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Says how far the job has come; the last word counts."""
@@ -125,7 +153,7 @@ class JobContext:
             None if total is None else _amount("total", total, 0),
             None if note is None else str(note).encode(errors="replace").decode(),
         )
-        self._scribe(self.job_id, self.fence, "progress", _encode(report))
+        self._scribe.progress(self.job_id, self.fence, _encode(report))
 
     def __repr__(self) -> str:
         return f"<{self.task} {self.id}, attempt {self.attempt}>"

@@ -47,6 +47,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_result_us: int | None = None
     """How long a result is kept: None as the store's limits say, 0 not at all."""
     dead_queue: str | None = None
+    logs: bool = True
+    """Whether what it prints and logs is kept with its jobs."""
     extra: Mapping[str, Any] = {}
     """Options that middleware brought along."""
 
@@ -108,6 +110,7 @@ TASK_OPTIONS = (
     "tags",
     "keep_result",
     "dead_queue",
+    "logs",
 )
 SEND_OPTIONS = (
     "queue",
@@ -142,6 +145,7 @@ def read_task_options(name: str, given: Mapping[str, Any], extra: Sequence[str])
         on_cut=_on_cut(given.get("on_cut", "finish")),
         keep_result_us=_keep_us(given.get("keep_result")),
         dead_queue=_queue("dead-letter queue", given.get("dead_queue")),
+        logs=_logs(given.get("logs", True)),
         extra={option: given[option] for option in extra if option in given},
     )
 
@@ -239,6 +243,12 @@ def _need(name: Any, amount: Any) -> tuple[str, int]:
 def _on_cut(value: Any) -> OnCut:
     if value not in ("finish", "stop"):
         raise BadValue(f"`on_cut` cannot be {value!r}.", 'Give "finish" or "stop".')
+    return value
+
+
+def _logs(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadValue(f"`logs` cannot be {value!r}.", "Give True or False.")
     return value
 
 

@@ -37,8 +37,9 @@ def lines(job: JobView) -> Iterator[str]:
 
 
 def log_line(line: LineView) -> str:
-    """A line of a log: when, in which attempt, what. One line, whatever it holds."""
-    return f"{show_instant(line.at_us)}  #{line.attempt}  {plain(line.text)}"
+    """A line of a log: when, in which attempt, where, what. One line, whatever it holds."""
+    where = f"{line.stream}: " if line.stream else ""
+    return f"{show_instant(line.at_us)}  #{line.attempt}  {where}{plain(line.text)}"
 
 
 def _field(label: str, value: object) -> str:

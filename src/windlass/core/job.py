@@ -123,13 +123,20 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
+Stream = Literal["", "log", "stdout", "stderr"]
+STREAMS: tuple[Stream, ...] = ("", "log", "stdout", "stderr")
+
+
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a job's log; `number` counts from 1 and never repeats, so a gap shows what was cut."""
 
     number: int
     attempt: int
     at_us: int
+    """When it was said, by the clock of its worker; where that did not say, when it was stored."""
     text: bytes
+    stream: Stream = ""
+    """Where it was said: `log` by the logging module, `stdout` or `stderr`; empty: by the task to its job."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from windlass.core.errors import BadValue, TooLarge
 from windlass.core.gates import read_gate
 from windlass.core.ids import JobId, read_id
 from windlass.core.intake import ID_BYTES, check_jobs
-from windlass.core.job import State
+from windlass.core.job import STREAMS, State
 from windlass.core.lifecycle import Event, allowed
 from windlass.core.limits import Limits
 from windlass.core.names import check_label, check_name
@@ -113,6 +113,12 @@ def check_notes(notes: Sequence[Note], limits: Limits) -> None:
         limits.check_note(len(entry.data))
         if entry.kind == "step":
             check_name("step", entry.key)
+        if type(entry.at_us) is not int or entry.at_us < 0:
+            raise BadValue(
+                f"A line cannot be of the time {entry.at_us!r}.", "Give microseconds since 1970, or 0 for now."
+            )
+        if entry.stream not in STREAMS:
+            raise BadValue(f"There is no stream {entry.stream!r}.", f"Use one of: {', '.join(filter(None, STREAMS))}.")
 
 
 def too_many_steps() -> TooLarge:

@@ -36,7 +36,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from windlass.core.ids import JobId, WorkerId
-from windlass.core.job import Failure, Job, Outcome, State
+from windlass.core.job import Failure, Job, Outcome, State, Stream
 from windlass.core.lifecycle import SUCCESS, Transition
 from windlass.core.lifecycle import Change as Change  # noqa: PLC0414 - whoever amends imports all of it from here
 
@@ -229,6 +229,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["start", "log", "progress", "step"]  # what is appended
     data: bytes = b""  # a line, the progress, or what a step gave
     key: str = ""  # of a step
+    stream: Stream = ""  # of a line: where it was said
+    at_us: int = 0  # of a line: when it was said; 0: now
 
 
 # ── sweep ───────────────────────────────────────────────────────────────────────────────────────────────

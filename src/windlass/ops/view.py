@@ -15,7 +15,7 @@ from windlass.core.clock import SystemClock
 from windlass.core.codec import decode_result
 from windlass.core.errors import WindlassError
 from windlass.core.ids import JobId, WorkerId, show_id
-from windlass.core.job import ENDED, Attempt, Failure, Job, LogLine, Outcome, State
+from windlass.core.job import ENDED, Attempt, Failure, Job, LogLine, Outcome, State, Stream
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.redact import SECRET_NAMES, redact, redact_text
 from windlass.core.signature import ANYTHING
@@ -83,6 +83,8 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     at_us: int
     text: str
+    stream: Stream
+    """Where it was said; empty: by the task to its job."""
 
 
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -379,7 +381,7 @@ def _attempt(one: Attempt, retries: int, living: Mapping[WorkerId, str]) -> Atte
 
 def _log_line(one: LogLine) -> LineView:
     text = redact_text(one.text.decode(errors="replace"))
-    return LineView(number=one.number, attempt=one.attempt, at_us=one.at_us, text=text)
+    return LineView(number=one.number, attempt=one.attempt, at_us=one.at_us, text=text, stream=one.stream)
 
 
 def _masked(failure: Failure | None) -> Failure | None:

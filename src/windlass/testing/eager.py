@@ -18,7 +18,6 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from windlass.app.app import App
-from windlass.app.context import Kind as NoteKind
 from windlass.app.context import current
 from windlass.app.endings import Interrupted
 from windlass.app.middleware import tell
@@ -51,8 +50,8 @@ from windlass.testing.sent import SentJobs
 from windlass.testing.stage import Stage, StageClock, StageStore, staged
 from windlass.worker.desk import Desk, Run
 from windlass.worker.executor import Executor, Refused
-from windlass.worker.notes import as_note
 from windlass.worker.settler import Settler
+from windlass.worker.spool import Spools
 
 if TYPE_CHECKING:
     from windlass.testing.coroutines import Coroutines
@@ -199,11 +198,10 @@ class Runner:
         settler = Settler(self._clock, self._store, desk, lambda: self._worker, app.bus, app.limits)
         settler.on_answer = lambda settlement, verdict: tell(app.stack.after_settle, settlement, verdict)
 
-        def write(job: JobId, fence: int, kind: NoteKind, data: bytes) -> None:
-            settler.note(as_note(job, fence, kind, data, app.limits))
-
-        executor = Executor(app, app.engine, self._resources, write, lambda: self._worker, alone=False)
+        spools = Spools(self._clock, desk, settler.note, app.limits)
+        executor = Executor(app, app.engine, self._resources, spools, lambda: self._worker, alone=False)
         end, raised = self._attempt(executor, claim)
+        spools.finish(claim.id, claim.fence)
         settler.put(app.stack.settling(end), urgent=True)
         settler.flush()
         again = end.transition.to is State.SCHEDULED and end.outcome is not Outcome.SNOOZE

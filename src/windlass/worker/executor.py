@@ -107,6 +107,7 @@ class Executor:
         context.resources = self._resources
         context.alone = self._alone or (claim.suspect and not self._isolates)  # nothing runs beside it
         context.is_async = task.is_async
+        context.keeps_lines = task.options.logs
         timeout_us, grace_us = task.options.timeout_us, task.options.grace_us
         if claim.options:
             said = self._travelling(claim)

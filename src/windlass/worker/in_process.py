@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from windlass.app.app import App
-from windlass.app.context import Kind as NoteKind
 from windlass.app.middleware import tell
 from windlass.app.resources import Opened
 from windlass.core.clock import Clock
@@ -18,12 +17,13 @@ from windlass.core.ids import JobId
 from windlass.core.info import Active, Process
 from windlass.core.system import footprint
 from windlass.engines.protocol import Claim, Engine, Settlement, Verdict
+from windlass.observe import capture
 from windlass.worker.executor import Executor
 from windlass.worker.kind import Kind
-from windlass.worker.notes import as_note
 from windlass.worker.pools.pool import Pool
 from windlass.worker.pools.threads import ThreadPool
 from windlass.worker.service import log
+from windlass.worker.spool import Spools
 from windlass.worker.staff import Office, Wish
 from windlass.worker.watchman import Watchman
 
@@ -58,17 +58,18 @@ class InProcess:
         self._told: set[str] = set()
         self._started = False
         self._resources = Opened(app.resources, self._await if kind in WITH_A_LOOP else None)
+        self._spools = Spools(clock, office.desk, office.note, app.limits)
         self.executor = Executor(
             app,
             engine,
             self._resources,
-            self._write,
+            self._spools,
             office.worker,
             alone=slots == 1 and not others,
             isolates=others,
         )
         self.pool = self._make_pool(slots)
-        self.watchman = Watchman(clock, office, lambda: self.pool)
+        self.watchman = Watchman(clock, office, lambda: self.pool, self._spools)
 
     @property
     def slots(self) -> int:
@@ -115,10 +116,6 @@ class InProcess:
     def _await(self, waits: Coroutine[Any, Any, Any]) -> Any:
         return self._get_loop().run(waits)
 
-    def _write(self, job: JobId, fence: int, kind: NoteKind, data: bytes) -> None:
-        """From inside a task: whatever it calls must happen whole or not at all."""
-        self._office.note(as_note(job, fence, kind, data, self._app.limits))
-
     # ── work ────────────────────────────────────────────────────────────────────────────────────────────
 
     def wishes(self) -> list[Wish]:
@@ -146,6 +143,7 @@ class InProcess:
     def settle(self, settlement: Settlement, claim: Claim) -> None:
         """Takes the end of an attempt from a slot; hooks see it before the store does."""
         stack = self._app.stack
+        self._spools.finish(claim.id, claim.fence)
         self._office.settle(stack.settling(settlement) if stack.before_settle else settlement, claim)
 
     def answered(self, settlement: Settlement, verdict: Verdict) -> None:
@@ -187,6 +185,7 @@ class InProcess:
             self._close_resources()
             raise
         self._started = True
+        capture.start()
         self.watchman.start()
 
     def stop(self, timeout_s: float) -> None:
@@ -199,6 +198,9 @@ class InProcess:
                 self._call(hook)
             except Exception:
                 log.exception("on_stop: %s failed.", getattr(hook, "__qualname__", hook))
+        if self._started:
+            self._started = False
+            capture.stop()
         self._close_resources()
 
     def _call(self, hook: Callable[[], Any]) -> None:

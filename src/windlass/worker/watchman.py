@@ -17,6 +17,7 @@ from windlass.core.durations import show
 from windlass.worker.desk import Run
 from windlass.worker.pools.pool import Pool
 from windlass.worker.service import Service, log
+from windlass.worker.spool import Spools
 from windlass.worker.staff import Office
 
 LOOK_S = 0.05
@@ -27,12 +28,13 @@ class Watchman(Service):
 
     name = "watchman"
 
-    def __init__(self, clock: Clock, office: Office, pool: Callable[[], Pool]) -> None:
+    def __init__(self, clock: Clock, office: Office, pool: Callable[[], Pool], spools: Spools) -> None:
         super().__init__(clock)
         self._desk = office.desk
         self._page = office.page
         self._office = office
         self._pool = pool
+        self._spools = spools
         self._asked_us: dict[bytes, int] = {}
 
     def tick(self, now_us: int) -> float | None:
@@ -51,6 +53,7 @@ class Watchman(Service):
         if self._asked_us:
             living = {run.claim.id for run in runs}
             self._asked_us = {job: at for job, at in self._asked_us.items() if job in living}
+        self._spools.flush(now_us)
         self._office.give_back(self._pool().hoarded(runs, now_us))
         return LOOK_S if self._desk.open else None
 

@@ -149,7 +149,7 @@ def _append(row: Row, entry: Note, now_us: int, log_bytes: int) -> None:
         case "start":
             row.started_us = now_us
         case "log":
-            row.log.append(row.attempt, now_us, entry.data, log_bytes)
+            row.log.append(row.attempt, entry.at_us or now_us, entry, log_bytes)
         case "progress":
             row.progress = Progress(at_us=now_us, data=entry.data)
         case "step":

@@ -28,7 +28,7 @@ from windlass.core.job import (
     Request,
     State,
 )
-from windlass.engines.protocol import LINE_COST, Beat, Card, Fact, Part
+from windlass.engines.protocol import LINE_COST, Beat, Card, Fact, Note, Part
 
 Heap = list[tuple[int, int, "Row"]]
 
@@ -43,10 +43,10 @@ class Log:
     tail_bytes: int = 0
     number: int = 0
 
-    def append(self, attempt: int, at_us: int, text: bytes, bound: int) -> None:
+    def append(self, attempt: int, at_us: int, said: Note, bound: int) -> None:
         self.number += 1
-        line = LogLine(number=self.number, attempt=attempt, at_us=at_us, text=text)
-        size = len(text) + LINE_COST
+        line = LogLine(number=self.number, attempt=attempt, at_us=at_us, text=said.data, stream=said.stream)
+        size = len(said.data) + LINE_COST
         if not self.tail and self.head_bytes + size <= bound // 2:
             self.head.append(line)
             self.head_bytes += size

@@ -542,8 +542,8 @@ def _fetch(db: Database, job_id: JobId, parts: frozenset[Part], log_after: int, 
     lines: tuple[LogLine, ...] = ()
     if Part.LOG in parts:
         lines = tuple(
-            LogLine(number=number, attempt=attempt, at_us=at_us, text=text)
-            for number, attempt, at_us, text in db.execute(sql("log_all"), (row.seq, log_after))
+            LogLine(number=number, attempt=attempt, at_us=at_us, text=text, stream=stream)
+            for number, attempt, at_us, text, stream in db.execute(sql("log_all"), (row.seq, log_after))
         )
     progress: Progress | None = None
     if Part.PROGRESS in parts:

@@ -224,7 +224,7 @@ def _append(tx: Tx, entry: Note, seq: int, attempt: int, log_bytes: int) -> None
         return
     tx.run(sql("note_mark"), (seq,))
     if entry.kind == "log":
-        _append_line(tx, entry.data, seq, attempt, log_bytes // 2)
+        _append_line(tx, entry, seq, attempt, log_bytes // 2)
     elif entry.kind == "progress":
         tx.run(sql("progress_save"), (seq, tx.now_us, entry.data))
     else:
@@ -233,13 +233,13 @@ def _append(tx: Tx, entry: Note, seq: int, attempt: int, log_bytes: int) -> None
         tx.run(sql("step_save"), (seq, entry.key, entry.data))
 
 
-def _append_line(tx: Tx, text: bytes, seq: int, attempt: int, half: int) -> None:
+def _append_line(tx: Tx, line: Note, seq: int, attempt: int, half: int) -> None:
     """The head stays, the tail moves on; the gap in the numbers shows what was cut."""
     found = tx.run(sql("logbook_read"), (seq,)).fetchone()
     number, head, tail, tail_from = found or (0, 0, 0, 0)
     number += 1
-    tx.run(sql("log_add"), (seq, number, attempt, tx.now_us, text))
-    cost = len(text) + LINE_COST
+    tx.run(sql("log_add"), (seq, number, attempt, line.at_us or tx.now_us, line.data, line.stream))
+    cost = len(line.data) + LINE_COST
     if not tail_from and head + cost <= half:
         head += cost
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from windlass.core.errors import TooLarge
 from windlass.core.ids import new_id
-from windlass.core.job import Outcome, State
+from windlass.core.job import Outcome, State, Stream
 from windlass.core.limits import Limits
 from windlass.engines.protocol import ALL_PARTS, LINE_COST, STEPS_KEPT, Note, Verdict
 from windlass.testing.conformance.harness import Harness
@@ -70,6 +70,18 @@ class Noting:
         for size in (40, 41, 3):
             small.note([Note(id=claim.id, fence=claim.fence, kind="log", data=bytes(size))])
         assert [(line.number, len(line.text)) for line in harness.job(claim.id).log] == [(1, 40), (2, 41), (3, 3)]
+
+    def test_a_line_keeps_where_and_when_it_was_said(self, harness: Harness) -> None:
+        claim = harness.running()
+        now_us = harness.now_us
+        said: list[tuple[Stream, int]] = [("stdout", now_us - 5_000_000), ("stderr", now_us - 1), ("log", 0), ("", 0)]
+        notes = [
+            Note(id=claim.id, fence=claim.fence, kind="log", data=b"line", stream=stream, at_us=at_us)
+            for stream, at_us in said
+        ]
+        assert harness.engine.note(notes) == [Verdict.ACCEPTED] * 4
+        log = harness.job(claim.id).log
+        assert [(line.stream, line.at_us) for line in log] == [(stream, at_us or now_us) for stream, at_us in said]
 
     def test_empty_lines_are_bounded_too(self, harness: Harness) -> None:
         small = harness.another(Limits(log_bytes=10 * LINE_COST))

@@ -34,6 +34,9 @@ WRONG: dict[str, Callable[[Harness], object]] = {
     "a settle with a result as a dict": lambda h: _settle(h, result={"a": 1}),
     "a note of an unknown kind": lambda h: _note(h, kind="logg"),
     "a note as text": lambda h: _note(h, kind="log", data="text"),
+    "a line of an unknown stream": lambda h: _note(h, kind="log", stream="stdin"),
+    "a line of a time before all times": lambda h: _note(h, kind="log", at_us=-1),
+    "a line at a time as text": lambda h: _note(h, kind="log", at_us="now"),
     "one id instead of a list": lambda h: h.engine.fetch(new_id()),  # pyright: ignore[reportArgumentType]
     "an id as text": lambda h: h.engine.fetch([new_id().hex()]),  # pyright: ignore[reportArgumentType]
     "a search for an unknown state": lambda h: _search(h, state="on the way"),

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from windlass.app.context import Guard
 from windlass.core.clock import Clock
 from windlass.engines.protocol import Claim, Settlement
+from windlass.observe import capture
 from windlass.worker.desk import Interrupt, Run
 from windlass.worker.executor import Executor, cancelled, given_back
 from windlass.worker.room import Room
@@ -120,6 +121,8 @@ class OneKind(ABC):
         executor = self._executor
         ran_us = self._clock.monotonic_us() - run.started_us
         self._desk.finish(run)
+        if run.context.partial is not None:
+            capture.finish(run.context)
         if executor.has_hooks_after:
             executor.tell_after(run, error)
         self.room.timed(ran_us)
