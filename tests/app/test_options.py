@@ -41,6 +41,7 @@ def test_every_option_of_a_task_is_read() -> None:
         "tags": ["a", "b"],
         "keep_result": timedelta(days=7),
         "dead_queue": "graves",
+        "logs": False,
     }
     assert set(given) == set(TASK_OPTIONS)
     options = read_task_options("t", given, ())
@@ -48,6 +49,7 @@ def test_every_option_of_a_task_is_read() -> None:
     assert (options.queue, options.dead_queue, options.priority, options.tags) == ("mail", "graves", 9, ("a", "b"))
     assert (options.timeout_us, options.keep_result_us) == (30 * SECOND_US, 7 * 86_400 * SECOND_US)
     assert (options.grace_us, options.memory, options.on_cut) == (0, 512_000_000, "stop")
+    assert options.logs is False
     assert options.needs == (("browser", 1), ("gpu", 2))
 
 

@@ -17,6 +17,7 @@ from windlass.core.job import State
 from windlass.engines.protocol import BATCH, Note, Settlement, Verdict
 from windlass.testing.faults import Fault
 from windlass.worker.settler import PATIENCE_US
+from windlass.worker.spool import LONGEST_LINE
 
 
 def ended(rig: Rig, count: int) -> list[bytes]:
@@ -131,6 +132,7 @@ def test_lines_that_failed_are_written_once_the_store_is_back(rig: Rig) -> None:
     rig.consume()
     run = rig.pool.begin_next()
     run.context.log("one")
+    rig.watch()
     rig.engine.refuse("note")
     with pytest.raises(StoreUnavailable):
         rig.crew.settler.flush()
@@ -149,7 +151,7 @@ def test_a_line_or_a_progress_that_is_too_long_is_cut_and_stops_nobody(rig: Rig)
     rig.pool.end(run, 2)
     rig.settle()
     job = rig.job(handle.job_id)
-    assert len(job.log[0].text) == rig.app.limits.note_bytes
+    assert len(job.log[0].text.decode()) == LONGEST_LINE + len("…")
     assert job.progress is not None
     assert job.progress.data == b"{}"
     assert rig.state(handle.job_id) is State.SUCCEEDED
