@@ -80,6 +80,8 @@ WHAT_TO_DO = {
     "WL509": "Call `current_job()` inside a task only.",
     "WL510": 'Let the task use less, or give it more: `@app.task(memory="2GB")`.',
     "WL511": "Look for its last words in the worker's log; after three crashes the job is dead.",
+    "WL512": "Put the file into a folder that the worker was given, or correct its path; then retry the job.",
+    "WL513": "See what the script wrote: `windlass jobs logs ID`. Then retry the job.",
 }
 
 MEANINGS = {
@@ -90,6 +92,13 @@ MEANINGS = {
     "disk_floor_bytes": "below this much free disk new jobs are refused",
     "disk_reserve_bytes": "bytes set aside, given up when the disk is full so that running jobs can settle",
     "secret_names": "an argument or field whose name holds one of these words is shown as `***`",
+    "scripts": "folders whose files a worker may run as scripts, apart by commas",
+    "script_memory_bytes": "what a script may use in memory whose send does not say",
+    "script_cpu": "CPU time of each process of a script",
+    "script_files": "files that each process of a script may have open",
+    "script_file_bytes": "length of a file that a script writes",
+    "script_processes": "processes of one script, itself and all that it has started",
+    "script_env": "which of the worker's environment variables a script sees",
     "payload_bytes": "sealed arguments of one job",
     "result_bytes": "sealed result of one job",
     "log_bytes": "log of one job over all attempts, each line its text and 32 bytes; head and tail are kept",
@@ -152,7 +161,12 @@ def settings_table() -> list[str]:
     defaults = shown_values(Settings())
     rows = (
         # People may write 100_000, not 100,000.
-        [f"`{name}`", f"`{shown.replace(',', '_')}`", f"`{PREFIX}{name.upper()}`", MEANINGS[name]]
+        [
+            f"`{name}`",
+            f"`{re.sub(r'(?<=[0-9]),(?=[0-9])', '_', shown)}`" if shown else "none",
+            f"`{PREFIX}{name.upper()}`",
+            MEANINGS[name],
+        ]
         for name, shown in defaults.items()
     )
     return table(["setting", "default", "environment", "meaning"], rows)

@@ -8,13 +8,14 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.durations import HOUR_US, SECOND_US
 from windlass.core.errors import BadValue, UnknownOption
-from windlass.core.retry import Retry
+from windlass.core.retry import Numbers, Retry
 
 
 def seconds(policy: Retry, attempts: int) -> list[float]:
@@ -151,3 +152,28 @@ def test_a_policy_is_a_value() -> None:
     assert Retry(5, base=2) == Retry(5, base="2s")
     with pytest.raises(AttributeError):
         Retry(5).retries = 6  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Retry(5),
+        Retry(0),
+        Retry(3, base="10s", cap="1h"),
+        Retry.linear(4, base=2, jitter=False),
+        Retry.fixed(2, base=0.5),
+        Retry.custom([1, 10, 60]),
+        Retry.custom(["1ms"], retries=7, jitter=True),
+    ],
+)
+def test_a_policy_of_numbers_is_the_same_after_it_was_stored_with_a_job(policy: Retry) -> None:
+    stored = msgspec.json.encode(policy.numbers())
+    assert msgspec.json.decode(stored, type=Numbers).policy() == policy
+
+
+@pytest.mark.parametrize(
+    "policy", [Retry(1, on=KeyError), Retry(1, not_on=(KeyError,)), Retry.custom(lambda attempt: attempt)]
+)
+def test_only_numbers_are_stored_with_a_job(policy: Retry) -> None:
+    with pytest.raises(BadValue, match="cannot be stored with a job"):
+        policy.numbers()

@@ -230,15 +230,15 @@ def test_a_lock_on_a_file_that_was_replaced_tells_nothing_of_the_new_one(
     worker = new_id()
     file = path.parent / "jobs.db.d" / "owners" / f"{worker.hex()}.lock"
     file.touch(0o600)
-    locked = owners._locked  # pyright: ignore[reportPrivateUsage]
+    locked = owners.take
 
     def late(descriptor: int) -> bool:
-        monkeypatch.setattr(owners, "_locked", locked)
+        monkeypatch.setattr(owners, "take", locked)
         file.unlink()
         holder.hold(worker)
         return locked(descriptor)
 
-    monkeypatch.setattr(owners, "_locked", late)
+    monkeypatch.setattr(owners, "take", late)
     sweeper.bury(worker)
     assert file.exists()
     assert not sweeper.is_dead(worker)
@@ -248,14 +248,14 @@ def test_a_worker_whose_file_is_buried_before_it_has_the_lock_makes_it_anew(
     engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweeper, worker = Owners(Paths(path)), new_id()
-    locked = owners._locked  # pyright: ignore[reportPrivateUsage]
+    locked = owners.take
 
     def late(descriptor: int) -> bool:
-        monkeypatch.setattr(owners, "_locked", locked)
+        monkeypatch.setattr(owners, "take", locked)
         sweeper.bury(worker)
         return locked(descriptor)
 
-    monkeypatch.setattr(owners, "_locked", late)
+    monkeypatch.setattr(owners, "take", late)
     beat(engine, worker, 0)
     assert lock_files(path) == [f"{worker.hex()}.lock"]
     assert not sweeper.is_dead(worker)
@@ -302,7 +302,7 @@ def test_a_worker_waits_for_a_sweeper_that_looks_whether_it_is_dead(
     file = path.parent / "jobs.db.d" / "owners" / f"{worker.hex()}.lock"
     probe = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(probe, fcntl.LOCK_EX)
-    locked, looks = owners._locked, list[bool]()  # pyright: ignore[reportPrivateUsage]
+    locked, looks = owners.take, list[bool]()
 
     def look(descriptor: int) -> bool:
         looks.append(locked(descriptor))
@@ -310,7 +310,7 @@ def test_a_worker_waits_for_a_sweeper_that_looks_whether_it_is_dead(
             os.close(probe)
         return looks[-1]
 
-    monkeypatch.setattr(owners, "_locked", look)
+    monkeypatch.setattr(owners, "take", look)
     assert not beat(engine, worker, 0).gone
     assert looks == [False, True]
 

@@ -17,6 +17,7 @@ from windlass.core.errors import JobDead
 from windlass.core.job import Outcome, State
 from windlass.worker import judging, warden
 from windlass.worker.foreman import Foreman
+from windlass.worker.frames import Scripts
 from windlass.worker.plan import APART
 from windlass.worker.runner_process import RunnerProcess
 
@@ -71,7 +72,7 @@ def test_a_job_whose_runner_is_killed_counts_a_crash_and_runs_again(house: House
     assert house.outcomes(handle) == {Outcome.CRASHED: 1}
     (attempt,) = house.job(handle).attempts
     assert attempt.failure is not None
-    assert attempt.failure.type == "windlass.core.errors.Crashed"
+    assert attempt.failure.type == "Crashed"
     assert attempt.failure.message.startswith("The process that ran it was killed by SIGKILL.")
 
 
@@ -315,7 +316,7 @@ def test_a_pill_is_dead_after_three_crashes_whatever_its_policy_says(house: Hous
         assert house.outcomes(pill) == {Outcome.CRASHED: 3}
         failure = house.job(pill).failure
         assert failure is not None
-        assert (failure.type, WAYS[way] in failure.message) == ("windlass.core.errors.Crashed", True)
+        assert (failure.type, WAYS[way] in failure.message) == ("Crashed", True)
     for handle in good:
         house.get(handle)
     wait_for("two runners to work", lambda: len(worker.pids()) == 2)
@@ -440,11 +441,11 @@ def test_a_suspect_whose_process_cannot_be_started_has_one_later(house: House, m
 
     begin = Foreman._start  # pyright: ignore[reportPrivateUsage]
 
-    def start(self: Foreman, number: int) -> RunnerProcess:
+    def start(self: Foreman, number: int, scripts: Scripts | None = None) -> RunnerProcess:
         if number == APART and not failed:
             failed.append(number)
             raise BlockingIOError("no more processes")
-        return begin(self, number)
+        return begin(self, number, scripts)
 
     monkeypatch.setattr(Foreman, "_start", start)
     kill_runner(worker)

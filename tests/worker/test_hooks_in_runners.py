@@ -136,14 +136,20 @@ def test_hooks_see_a_suspect_in_its_own_process(house: House) -> None:
 
 SPOILS = """
 import os
+from pathlib import Path
 import msgspec
 from windlass import App, Middleware
+from windlass.core.ids import show_id
 
 class Spoils(Middleware):
     def before_settle(self, settlement):
         wrong = {"text": "text", "object": object(), "number": 1 << 70}
         found = [name for name in wrong if settlement.result and name.encode() in settlement.result]
         return msgspec.structs.replace(settlement, result=wrong[found[0]]) if found else settlement
+
+    def after_settle(self, settlement, verdict):
+        with (Path(os.environ["MARKS_FOLDER"]) / "marks").open("a") as file:
+            file.write(f"told:{settlement.transition.to} {os.getpid()} {show_id(settlement.id)}\\n")
 
 app = App(middleware=[Spoils()])
 
@@ -165,6 +171,8 @@ def test_an_end_that_a_hook_has_spoilt_costs_its_own_job_only(house: House, what
     with pytest.raises(JobDead, match="settlement"):
         house.get(spoilt)
     assert (house.record(spoilt).reason, house.faults(spoilt)) == ("settlement", (1, 0, 0))
+    told = wait_for("what was told of it", lambda: house.marks("told:dead"))
+    assert [mark.job for mark in told] == [spoilt.id], "of the end that was stored"
     assert {house.get(handle) for handle in good} == {"good"}
     assert house.get(house.send("where")) == pid, "no runner died"
 

@@ -11,7 +11,7 @@ from tests.worker.yard import HANG_S, Yard, counts, failure, outcomes, record, w
 from windlass.app.handle import Handle
 from windlass.core.job import Outcome, State
 
-MEMORY_LIMIT = "windlass.core.errors.MemoryLimit"
+MEMORY_LIMIT = "MemoryLimit"
 SIZES = re.compile(r"The task used [\d.]+Mi?B, more than its memory of 60MB\.")
 
 

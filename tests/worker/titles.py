@@ -12,6 +12,11 @@ def runners_of(supervisor: int) -> list[int]:
     return [pid for pid in children(supervisor) if _title(pid).startswith("windlass: runner ")]
 
 
+def script_runners_of(supervisor: int) -> list[int]:
+    """The processes that own its scripts."""
+    return [pid for pid in children(supervisor) if _title(pid).startswith("windlass: scripts of ")]
+
+
 def _title(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")

@@ -18,11 +18,12 @@ import pytest
 
 from tests.soak.waiting import wait_for
 from tests.worker.house import whole_lines
-from tests.worker.titles import runners_of
+from tests.worker.titles import runners_of, script_runners_of
 from windlass.app.handle import Handle
 from windlass.core.clock import SystemClock
 from windlass.core.events import Bus
 from windlass.core.job import ENDED, Failure, Outcome, Record
+from windlass.core.system import children
 from windlass.engines.connect import connect
 from windlass.worker.asked import Asked
 from windlass.worker.budget import read_resources
@@ -89,6 +90,12 @@ class Started:
     def runners(self) -> set[int]:
         return set(runners_of(self.pid))
 
+    @property
+    def script_runner(self) -> int:
+        """The process that owns its scripts."""
+        wait_for("a script runner", lambda: script_runners_of(self.pid))
+        return script_runners_of(self.pid)[0]
+
     def wait_runners(self, count: int) -> set[int]:
         wait_for(f"{count} runners", lambda: len(self.runners) == count)
         return self.runners
@@ -123,7 +130,7 @@ class Started:
 
     def end(self) -> None:
         """Whatever the test was about: nothing of it is left."""
-        runners = self.runners
+        runners = {*self.runners, *children(self.pid, recursive=True)}
         self.process.kill()
         self.wait_ended(runners)
 
@@ -154,11 +161,26 @@ class Yard:
         shutil.copy(TASKS, folder)
 
     def worker(self, *words: str, **environ: str) -> Started:
+        return self._start("limited.py", *words, **environ)
+
+    def script_worker(self, *words: str, **environ: str) -> Started:
+        """One without an app, for the scripts in jobs/."""
+        return self._start("--scripts", "jobs", *words, **environ)
+
+    def _start(self, *words: str, **environ: str) -> Started:
         self._count += 1
         log = self.folder / f"worker-{self._count}.log"
-        started = Started(("limited.py", *words), self.folder, {**os.environ, **environ}, log)
+        started = Started(words, self.folder, {**os.environ, **environ}, log)
         self._stack.callback(started.end)
         return started
+
+    def script(self, name: str, text: str, mode: int = 0o755) -> str:
+        """A script in jobs/, and what its path is for a worker."""
+        path = self.folder / "jobs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return f"jobs/{name}"
 
     @contextmanager
     def in_process(self, **plan: Any) -> Generator[Runners]:

@@ -19,14 +19,16 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
+from windlass.app import scripts
 from windlass.app.context import current, shielded
 from windlass.app.discovery import discover
 from windlass.app.handle import Handle
 from windlass.app.middleware import Middleware, Stack, listed, tell
 from windlass.app.options import OnCut, TaskOptions, read_task_options
 from windlass.app.resources import Declared, Opened
+from windlass.app.scripts import Sending
 from windlass.app.task import AsyncTask, Sender, Task
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.durations import Duration
@@ -214,6 +216,34 @@ class App:
     def named(self, task: str) -> Sender[..., Any]:
         """A sender for a task of that name: `app.named("tasks.crawl").using(delay=60).delay(url)`."""
         return self.tasks.get(task) or Sender(self, check_name("task", task), ANY)
+
+    def script(
+        self,
+        path: str | Path,
+        *,
+        args: Sequence[str] = (),
+        name: str = "",
+        retry: Retry | int | None = None,
+        **how: Unpack[Sending],
+    ) -> Handle[int]:
+        """Sends a file to be run as a process of its own: `app.script("jobs/report.py", args=["--day", "2026-11-15"])`.
+
+        The path is one of a worker that was given its folder. Exit code 0 is success. `memory`, `at`, `timeout` and so
+        on as with `using`; without `memory` it may use what the setting `script_memory_bytes` says.
+        """
+        return scripts.sender(self, retry, how).delay(**scripts.arguments(self, path, args, name))
+
+    async def ascript(
+        self,
+        path: str | Path,
+        *,
+        args: Sequence[str] = (),
+        name: str = "",
+        retry: Retry | int | None = None,
+        **how: Unpack[Sending],
+    ) -> Handle[int]:
+        """The same from asyncio."""
+        return await scripts.sender(self, retry, how).adelay(**scripts.arguments(self, path, args, name))
 
     def result(self, job_id: str | JobId) -> Handle[Any]:
         """A handle of any job."""

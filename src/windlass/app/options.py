@@ -20,7 +20,7 @@ from windlass.core.job import Unique
 from windlass.core.limits import DEFAULT, EIB, Limits, to_bytes
 from windlass.core.names import check_name, refuse_unknown
 from windlass.core.rank import TOP_PRIORITY
-from windlass.core.retry import Retry
+from windlass.core.retry import Numbers, Retry
 
 OnCut = Literal["finish", "stop"]
 """What becomes of a running job whose worker has lost touch with the store."""
@@ -59,6 +59,8 @@ class Travelling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_us: int | None = None
     grace_us: int | None = None
     keep_result_us: int | None = None
+    retry: Numbers | None = None
+    """Of a script: there is no function that could say."""
 
 
 NOTHING = Travelling()
@@ -132,12 +134,11 @@ SEND_OPTIONS = (
 def read_task_options(name: str, given: Mapping[str, Any], extra: Sequence[str]) -> TaskOptions:
     """A task's options, each checked; `extra` are those that middleware declares."""
     refuse_unknown(f"The task {name}", given, (*TASK_OPTIONS, *extra))
-    retry = given.get("retry")
     return TaskOptions(
         queue=_queue("queue", given.get("queue")),
         priority=_priority(given.get("priority", 0)),
         tags=_tags(given.get("tags", ())),
-        retry=Retry(retry) if isinstance(retry, int) else _retry(retry),
+        retry=read_retry(given.get("retry")),
         timeout_us=_timeout_us(given.get("timeout")),
         grace_us=_grace_us(given.get("grace")),
         memory=_memory(given.get("memory")),
@@ -196,7 +197,10 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tuple(check_name("tag", tag) for tag in cast("Iterable[str]", value))
 
 
-def _retry(value: Any) -> Retry | None:
+def read_retry(value: Any) -> Retry | None:
+    """A policy, or a number of retries; None: one failure is the end."""
+    if isinstance(value, int):
+        return Retry(value)
     if value is not None and not isinstance(value, Retry):
         raise BadValue(f"A retry policy cannot be {value!r}.", "Give Retry(5) or a number of retries.")
     return value

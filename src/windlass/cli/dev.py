@@ -91,6 +91,8 @@ def words_of(ctx: click.Context) -> list[str]:
                 for name, amount in cast("dict[str, int]", value).items()
                 for word in (param.opts[0], f"{name}={amount}")
             ]
+        elif isinstance(value, tuple):
+            words += [word for one in cast("tuple[str, ...]", value) for word in (param.opts[0], one)]
         elif isinstance(value, list):
             words += [param.opts[0], ",".join(cast("list[str]", value))]
         else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from windlass.cli.output import moment
@@ -13,6 +14,7 @@ from windlass.core.durations import SECOND_US, show, show_instant, show_span
 from windlass.core.gates import show_need
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import plain
+from windlass.core.scripts import SCRIPT, Script, as_script
 
 if TYPE_CHECKING:
     from windlass.core.job import Failure
@@ -33,13 +35,20 @@ def lines(job: JobView) -> Iterator[str]:
     if job.log:
         yield ""
         yield "Log"
-        yield from (f"  {log_line(line)}" for line in job.log)
+        yield from (f"  {line}" for line in log_lines(job.log))
 
 
-def log_line(line: LineView) -> str:
-    """A line of a log: when, in which attempt, where, what. One line, whatever it holds."""
-    where = f"{line.stream}: " if line.stream else ""
-    return f"{show_instant(line.at_us)}  #{line.attempt}  {where}{plain(line.text)}"
+def log_lines(lines: Iterable[LineView], seen: int = 0) -> Iterator[str]:
+    """Lines of a log: when, in which attempt, where, what. Each is one line, whatever it holds.
+
+    `seen`: the number of the last one that was shown before. Where some are not kept any more, that is said.
+    """
+    for line in lines:
+        if line.number > seen + 1:
+            yield f"… {number_of(line.number - seen - 1, 'line')} not kept: the log is longer than its limit."
+        seen = line.number
+        where = f"{line.stream}: " if line.stream else ""
+        yield f"{show_instant(line.at_us)}  #{line.attempt}  {where}{plain(line.text)}"
 
 
 def _field(label: str, value: object) -> str:
@@ -48,7 +57,13 @@ def _field(label: str, value: object) -> str:
 
 def _head(job: JobView) -> Iterator[str]:
     yield _field("Job", job.id)
-    yield _field("Task", job.task)
+    script = _script(job)
+    if script is not None:
+        if script.name:
+            yield _field("Name", script.name)
+        yield _field("Script", shlex.join([script.path, *script.args]))
+    else:
+        yield _field("Task", job.task)
     yield _field("Queue", job.queue)
     reason = f" ({job.reason})" if job.reason else ""
     yield _field("State", f"{job.state}{reason}, attempt {_numbered(job)}")
@@ -62,6 +77,10 @@ def _head(job: JobView) -> Iterator[str]:
         yield _field("Priority", job.priority)
     if job.tags:
         yield _field("Tags", ", ".join(job.tags))
+
+
+def _script(job: JobView) -> Script | None:
+    return as_script(job.args, job.kwargs) if job.task == SCRIPT else None
 
 
 def _times(job: JobView) -> Iterator[str]:
@@ -107,7 +126,11 @@ def _data(job: JobView) -> Iterator[str]:
     if job.unreadable is not None:
         yield _field("Unreadable", job.unreadable)
     given = [(str(place), value) for place, value in enumerate(job.args)] + list(job.kwargs.items())
-    if not given and job.unreadable is None:
+    script = _script(job)
+    if script is not None:
+        yield _field("Sent by", script.by or "unknown")
+        given = []
+    elif not given and job.unreadable is None:
         yield _field("Arguments", "none")
     for number, (name, value) in enumerate(given):
         yield _field("" if number else "Arguments", f"{name} = {_json(value)}")

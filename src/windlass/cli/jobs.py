@@ -134,12 +134,15 @@ def logs(job_id: str, follow: bool, name: str | None, url: str | None, as_json: 
 
 def _put_log(lines: tuple[LineView, ...], seen: int = 0, *, as_json: bool) -> int:
     """Prints the lines; the number of the last one that was printed so far."""
-    from windlass.cli.job_page import log_line
+    from windlass.cli.job_page import log_lines
 
-    for line in lines:
-        put_json(line, line=True) if as_json else put(log_line(line))
-        seen = line.number
-    return seen
+    if as_json:
+        for line in lines:
+            put_json(line, line=True)
+    else:
+        for text in log_lines(lines, seen):
+            put(text)
+    return lines[-1].number if lines else seen
 
 
 def put_job(here: Store, job_id: str, *, as_json: bool) -> None:
@@ -175,7 +178,7 @@ def gather(here: Store, which: Query, limit: int) -> tuple[list[JobLine], bool]:
 def sheet_of(found: list[JobLine]) -> Sheet:
     """A row for each job."""
     rows = [
-        (job.id, job.state, job.task, job.queue, job.attempt, When(_when(job)), job.error or job.reason)
+        (job.id, job.state, job.script or job.task, job.queue, job.attempt, When(_when(job)), job.error or job.reason)
         for job in found
     ]
     return Sheet(HEADS, rows, right=["try"], short=["error", "task"], spare=["try", "queue", "error"])

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dev": ("dev:dev", "Run jobs, and start anew whenever the code changes."),
     "call": ("sending:call", "Send one job, and wait for its result if asked to."),
     "send": ("sending:send", "Send many jobs of one task, a line of JSON each."),
+    "script": ("scripts:script", "Send a file to be run as a process: windlass script jobs/report.py"),
     "result": ("sending:result", "Show what came of a job."),
     "jobs": ("jobs:jobs", "Look at jobs, and cancel, retry or delete them."),
     "dead": ("dead:dead", "Dead jobs by their errors: look, retry, purge."),
@@ -146,7 +147,7 @@ def _told(error: Exception) -> int:
 
     if not isinstance(error, WindlassError):
         raise error
-    todo = "`windlass jobs show` has its traceback." if isinstance(error, JobDead) else error.todo
+    todo = "`windlass jobs show` has its traceback and its log." if isinstance(error, JobDead) else error.todo
     say(f"Error: {error.message} {todo}")
     return exit_code(error)
 

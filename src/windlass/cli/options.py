@@ -59,6 +59,25 @@ def _is_number(value: Any) -> bool:
 DURATION = DurationType()
 
 
+class InstantType(click.ParamType[Any]):
+    """When: "in 10 minutes", a time of day, or a date and a time; those of this machine's zone where none is named."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from windlass.core.clock import SystemClock
+        from windlass.core.errors import InputError
+        from windlass.core.moments import read_moment
+
+        try:
+            return read_moment(str(value), SystemClock().now_us())
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+INSTANT = InstantType()
+
+
 class SizeType(click.ParamType[int]):
     """An amount of memory such as 512MB, in bytes."""
 

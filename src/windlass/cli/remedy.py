@@ -12,6 +12,7 @@ REMEDIES: Final = {
     "no_worker": "For example: windlass worker tasks.py",
     "queue_not_taken": "Start one: windlass worker tasks.py -Q {queue}",
     "task_not_known": "Start one with its code: windlass worker tasks.py -Q {queue}",
+    "scripts_not_run": "For example: windlass worker --scripts jobs/",
 }
 
 

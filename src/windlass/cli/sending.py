@@ -11,7 +11,17 @@ import click
 from windlass.cli.completion import queue_names, task_names
 from windlass.cli.editing import value_of
 from windlass.cli.main import FAILED
-from windlass.cli.options import DURATION, Whole, amounts, an_app, app_option, json_option, refuse_to_make, url_option
+from windlass.cli.options import (
+    DURATION,
+    INSTANT,
+    Whole,
+    amounts,
+    an_app,
+    app_option,
+    json_option,
+    refuse_to_make,
+    url_option,
+)
 from windlass.cli.output import put, put_json, say
 from windlass.cli.picking import nearest
 from windlass.core.plural import number_of
@@ -44,6 +54,7 @@ def send_options(function: Any) -> Any:
                 help="The queue. [default: the task's where --app knows it, else default]",
             ),
             click.option("--delay", type=DURATION, help="Run it so much later, such as 90 or 15m."),
+            click.option("--at", type=INSTANT, help="Run it then: 'in 10 minutes', 14:30, or 2027-01-15T08:00Z."),
             click.option("--expires", type=DURATION, help="Do not start it after so long."),
             click.option("-p", "--priority", type=Whole(0, 9), help="9 goes first."),
             click.option(
@@ -103,16 +114,7 @@ def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_js
         sender, remark = _sender(app, task, how)
         hint = OTHER_QUEUE if how["queue"] is None and not app.tasks and not as_json else ""
         handle = sender.delay(*args, **kwargs)
-        if waits or timeout is not None:
-            _tell_before_waiting(app, handle, remark, hint, as_json=as_json)
-            _put_outcome(handle, timeout, as_json=as_json)
-            return
-        found = _explained(app, handle)
-        put_json({"id": handle.id, "queue": found and found.queue}) if as_json else put(handle.id)
-        if found is not None and not as_json:
-            say(f"The job is on the queue {found.queue}.")
-        if remark or (hint and _is_not_taken(found)):
-            say(remark or hint)
+        hand_over(app, handle, remark, hint, waits=waits or timeout is not None, timeout=timeout, as_json=as_json)
 
 
 @click.command(
@@ -160,6 +162,29 @@ def result(job_id: str, waits: bool, timeout: Any, name: str | None, url: str | 
         handle = app.result(job_id)
         refuse_to_make(app.settings.url)
         _put_outcome(handle, timeout if waits or timeout is not None else 0, as_json=as_json)
+
+
+def hand_over(
+    app: App,
+    handle: Handle[Any],
+    remark: str = "",
+    hint: str = "",
+    *,
+    waits: bool,
+    timeout: Any = None,
+    as_json: bool,
+) -> None:
+    """Tells where the job is that was sent, and waits for its end if asked to."""
+    if waits:
+        _tell_before_waiting(app, handle, remark, hint, as_json=as_json)
+        _put_outcome(handle, timeout, as_json=as_json)
+        return
+    found = _explained(app, handle)
+    put_json({"id": handle.id, "queue": found and found.queue}) if as_json else put(handle.id)
+    if found is not None and not as_json:
+        say(f"The job is on the queue {found.queue}.")
+    if remark or (hint and _is_not_taken(found)):
+        say(remark or hint)
 
 
 # ── arguments ───────────────────────────────────────────────────────────────────────────────────────────
@@ -242,15 +267,20 @@ def _sender(app: App, task: str, how: dict[str, Any]) -> tuple[Sender[..., Any],
     """Who sends, and what is to be said about it once it is sent."""
     options = {name: value for name, value in how.items() if value is not None}
     app.named(task).using(**options)  # refused before the store is opened, which may make it
+    refuse_what_ends_here(app)
+    full, remark = _full_name(app, task)
+    sender = app.named(full)
+    return sender.using(**options) if options else sender, remark
+
+
+def refuse_what_ends_here(app: App) -> None:
+    """Refuses a store that is no more when this command has ended."""
     what = app.engine.capabilities
     if not what.processes:
         raise click.UsageError(
             f"A store of the {what.name} engine ends with this command, and the job with it: name another, such as "
             "sqlite:///jobs.db."
         )
-    full, remark = _full_name(app, task)
-    sender = app.named(full)
-    return sender.using(**options) if options else sender, remark
 
 
 def _full_name(app: App, task: str) -> tuple[str, str]:

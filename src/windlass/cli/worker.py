@@ -131,6 +131,13 @@ def worker_options(function: Any) -> Any:
                 help="What tasks with needs= share, as in browser=2. May be repeated.",
             ),
             click.option(
+                "--scripts",
+                metavar="DIR",
+                multiple=True,
+                help="Run the scripts of this folder too; without an APP only those. May be repeated. "
+                "[default: the setting scripts]",
+            ),
+            click.option(
                 "--max-jobs-per-runner",
                 "--max-tasks-per-child",
                 "max_jobs",
@@ -195,6 +202,7 @@ Examples:
   windlass worker tasks.py -p auto --pool solo      a process per core, one job at a time in each
   windlass worker tasks.py -p 2 --memory 4GB --resource browser=2
   windlass worker tasks.py --until-empty      work off what is there, then exit
+  windlass worker --scripts jobs/             no app: the scripts in jobs/, sent by windlass script
 Stop it with Ctrl-C or SIGTERM: running jobs may end; a second one ends it at once."""
 )
 @worker_options
@@ -225,6 +233,7 @@ def run_worker(
     worker_name: str,
     memory: int | None,
     resources: dict[str, int] | None,
+    scripts: tuple[str, ...],
     max_jobs: int | None,
     max_memory: int | None,
     drain: Any,
@@ -234,8 +243,15 @@ def run_worker(
     show_jobs: bool | None,
 ) -> None:
     """Runs a worker until a signal comes, or until nothing is left to do."""
+    from windlass.core.settings import load
+
+    settings = None
     if app_name is None:
-        raise click.UsageError("Which app? Give a file or a module, as in: windlass worker tasks.py")
+        settings = load().settings
+        if not scripts and not settings.scripts:
+            raise click.UsageError(
+                "Which app? Give a file or a module, as in: windlass worker tasks.py; or folders with --scripts."
+            )
     from windlass.core.durations import SECOND_US, to_us
     from windlass.core.errors import BrokenApp
     from windlass.core.names import check_label, check_name
@@ -245,7 +261,9 @@ def run_worker(
     from windlass.worker.supervisor import Supervisor
 
     plan = Plan(
-        app=app_name,
+        app=app_name or "",
+        settings=settings,
+        scripts=scripts,
         processes=processes,
         kind=pool,
         slots=1 if pool == "solo" else concurrency,

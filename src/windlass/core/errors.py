@@ -46,7 +46,9 @@ WindlassError                     code
     ├── WouldBlock                WL508
     ├── NotInJob                  WL509
     ├── MemoryLimit               WL510
-    └── Crashed                   WL511
+    ├── Crashed                   WL511
+    ├── BadScript                 WL512
+    └── ScriptFailed              WL513
 ```
 
 An error is one sentence that says what is wrong and one that says what to do next. The code is what
@@ -352,6 +354,18 @@ class Crashed(JobError):
     """The process that ran the job died under it."""
 
     code = "WL511"
+
+
+class BadScript(JobError):
+    """A script's file is not there for its worker, or may not be run."""
+
+    code = "WL512"
+
+
+class ScriptFailed(JobError):
+    """A script ended with another exit code than 0, was killed, or was more than its worker allows."""
+
+    code = "WL513"
 
 
 def error_with_code(code: str) -> type[WindlassError]:

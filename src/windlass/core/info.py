@@ -25,7 +25,9 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A process of a worker: its supervisor, one of its runners, or the program that it is part of."""
 
     role: str
-    """`supervisor`, `runner`, `spare` (one that waits to be a runner), or `embedded`: supervisor and runner in one."""
+    """`supervisor`, `runner`, `scripts` (which owns those), `spare` (one that waits to be a runner), or `embedded`:
+    supervisor and runner in one.
+    """
     pid: int
     number: int = 0
     """Which runner, from 1; it stays when the process is replaced."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Never
+from typing import Final, Literal, NamedTuple, Never
 
-from windlass.core.durations import Duration, to_us
+from windlass.core.durations import SECOND_US, Duration, to_us
 from windlass.core.errors import BadValue, InputError
 from windlass.core.names import near_miss, refuse_unknown
 
@@ -24,6 +24,24 @@ MOST_RETRIES: Final = 1_000_000
 # Doubling stops here; base is at least 1 µs and cap at most 100 years, below 2^52 µs.
 _MOST_DOUBLINGS: Final = 52
 _KINDS: Final = ("exponential", "linear", "fixed")
+
+
+class Numbers(NamedTuple):
+    """A policy that needs no code, as it is stored with a job."""
+
+    retries: int
+    base_us: int
+    cap_us: int
+    kind: Kind
+    jitter: bool
+    delays_us: tuple[int, ...] | None = None
+
+    def policy(self) -> Retry:
+        """The policy itself."""
+        delays = None if self.delays_us is None else [us / SECOND_US for us in self.delays_us]
+        kind = "exponential" if self.kind == "custom" else self.kind
+        base, cap = self.base_us / SECOND_US, self.cap_us / SECOND_US
+        return Retry(self.retries, base=base, cap=cap, kind=kind, jitter=self.jitter, delays=delays)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -123,6 +141,15 @@ class Retry:
         if retries is None:
             retries = MOST_RETRIES if callable(delays) else len(delays)
         return cls(retries, cap=cap, jitter=jitter, on=on, not_on=not_on, delays=delays)
+
+    def numbers(self) -> Numbers:
+        """What of it can be stored; a policy with code of its own, or with classes of errors, is refused."""
+        if callable(self.delays) or self.on != (Exception,) or self.not_on:
+            raise BadValue(
+                "A policy with functions or classes of errors cannot be stored with a job.",
+                "Give numbers only: Retry(5, base=10), or Retry.custom([1, 10, 60]).",
+            )
+        return Numbers(self.retries, self.base_us, self.cap_us, self.kind, self.jitter, self.delays)
 
     def wants(self, exc: BaseException, attempt: int) -> bool:
         """Whether attempt number `attempt` (from 1), ended by `exc`, is followed by another."""

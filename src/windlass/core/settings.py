@@ -25,7 +25,7 @@ from windlass.core.redact import SECRET_NAMES, redact_url
 
 PREFIX: Final = "WINDLASS_"
 URL_FILE: Final = "WINDLASS_URL_FILE"
-#: Variables that are no settings: a file that holds one, and what the command line reads.
+#: Variables that are no settings: a file that holds one, what the command line reads, and what a script is told.
 OTHERS: Final = frozenset(
     f"{PREFIX}{name}"
     for name in (
@@ -39,10 +39,26 @@ OTHERS: Final = frozenset(
         "DRAIN",
         "LOG_LEVEL",
         "LOG_FORMAT",
+        "JOB",
+        "SCRIPT",
     )
 )
 #: A secret file holds one URL; reading more would only load what somebody pointed at by mistake.
 _URL_FILE_BYTES: Final = 64 * 1024
+#: What a program needs to find its tools, its language and its time zone, and nothing that may be a secret.
+SCRIPT_ENV: Final = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+)
 # Kubernetes gives every pod these variables for each service of its namespace. With a service called
 # "windlass", refusing them as unknown settings would stop every pod at start.
 _SERVICE_LINK: Final = re.compile(r"\w*_(?:SERVICE_(?:HOST|PORT\w*)|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)\w*)?)")
@@ -58,6 +74,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     disk_floor_bytes: int = 32 * MIB
     disk_reserve_bytes: int = 4 * MIB
     secret_names: tuple[str, ...] = SECRET_NAMES
+    scripts: tuple[str, ...] = ()
+    """Folders whose files a worker may run as scripts."""
+    script_memory_bytes: int = 128 * MIB
+    """What a script may use whose send does not say."""
+    script_cpu_s: float = 3600.0
+    """Of each of its processes."""
+    script_files: int = 256
+    """How many it may have open, each of its processes."""
+    script_file_bytes: int = 1024 * MIB
+    """How long a file may be that it writes."""
+    script_processes: int = 64
+    script_env: tuple[str, ...] = SCRIPT_ENV
+    """Which of the worker's variables it sees."""
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -69,6 +98,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.sweep_s <= 0:
             raise BadSetting("The setting `sweep` must be above 0.", 'Give a duration such as "2s".')
+        for field in ("script_memory_bytes", "script_cpu_s", "script_files", "script_file_bytes", "script_processes"):
+            if getattr(self, field) < 1:
+                raise BadSetting(f"The setting `{setting_name(field)}` must be 1 at least.", "No script could run.")
 
     def __repr__(self) -> str:
         parts = (f"{name}={shown}" for name, shown in shown_values(self).items())
@@ -123,12 +155,26 @@ def _read_names(value: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in cast("list[str]", names) if name.strip())
 
 
+def _read_folders(value: Any) -> tuple[str, ...]:
+    folders: Any = value.split(",") if isinstance(value, str) else [value] if isinstance(value, Path) else value
+    if not isinstance(folders, (list, tuple)) or not all(_is_path(folder) for folder in cast("list[Any]", folders)):
+        raise InputError("It must be a list of folders.", 'Give text such as "jobs/, reports/", or a list.')
+    named = [str(folder).strip() for folder in cast("list[Any]", folders)]
+    return tuple(folder for folder in named if folder)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, (str, Path)) and "\0" not in str(value)
+
+
 def _kind(field: str) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
     """How a field's value is read from people's spelling, and shown in it."""
     if field == "url":
         return _read_url, redact_url
-    if field == "secret_names":
+    if field in ("secret_names", "script_env"):
         return _read_names, ", ".join
+    if field == "scripts":
+        return _read_folders, ", ".join
     if field.endswith("_us"):
         return to_us, show
     if field.endswith("_s"):

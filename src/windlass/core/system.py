@@ -6,14 +6,16 @@ a process that needs none of it runs there.
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
 import signal
+import stat
 import struct
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -23,8 +25,13 @@ from windlass.core.errors import UnsupportedPlatform
 if TYPE_CHECKING:
     import subprocess
 
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 15, 36, 38
 """Linux's numbers for `prctl`."""
+OPENAT2 = 437
+"""The number of that system call, the same on all of Linux's machines."""
+RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x02, 0x08
+FIRST_TO_GO = "500"
+"""How much sooner than others the kernel kills such a process where memory runs out; at most 1000."""
 NAME_BYTES = 15
 """As much of a name as Linux keeps for a process."""
 
@@ -40,6 +47,7 @@ def _missing(*_: object) -> NoReturn:
 
 if sys.platform == "win32":
     SIGKILL = int(signal.SIGTERM)  # which no process there can refuse
+    SIGXCPU = SIGXFSZ = 0
     O_SAFE = 0
     LOCK_SH = LOCK_EX = LOCK_NB = LOCK_UN = 0
     F_RDLCK = F_UNLCK = 0
@@ -56,7 +64,7 @@ else:
     import fcntl
     import select
 
-    SIGKILL = int(signal.SIGKILL)
+    SIGKILL, SIGXCPU, SIGXFSZ = int(signal.SIGKILL), int(signal.SIGXCPU), int(signal.SIGXFSZ)
     O_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK
     """For opening what somebody may have put there: follows no link, and no FIFO can hang us.
 
@@ -101,15 +109,67 @@ def set_aside(descriptor: int, size: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
 
 
-def sync_folder(path: Path) -> None:
-    """Puts the names in a folder on the disk."""
+def open_folder(path: Path) -> int:
+    """A descriptor of a folder."""
     if sys.platform == "win32":
         _missing()
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_folder(path: Path) -> None:
+    """Puts the names in a folder on the disk."""
+    descriptor = open_folder(path)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_beneath(folder: int, path: str) -> int:
+    """A descriptor for reading the file of that path below an opened folder; a link out of it is an `OSError`.
+
+    Linux's `openat2` looks at each part as it goes, so nobody can put a link there meanwhile. Where that cannot be had,
+    no part may be a link at all.
+    """
+    if sys.platform == "win32":
+        _missing()
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not hang us
+    if sys.platform == "linux":
+        found = _openat2(folder, path, flags)
+        if found is not None:
+            return found
+    here = os.dup(folder)
+    try:
+        *parts, name = PurePosixPath(path).parts or (".",)
+        for part in parts:
+            if stat.S_ISLNK(os.stat(part, dir_fd=here, follow_symlinks=False).st_mode):  # to say so; see the flags
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            os.close(here)
+            here = below
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _openat2(folder: int, path: str, flags: int) -> int | None:
+    """None: this kernel, or whoever filters its calls, does not let us."""
+    try:
+        import ctypes
+
+        syscall = ctypes.CDLL(None, use_errno=True).syscall
+    except (ImportError, OSError, AttributeError):
+        return None
+    how = struct.pack("QQQ", flags, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    while True:
+        found = syscall(ctypes.c_long(OPENAT2), ctypes.c_int(folder), os.fsencode(path), how, ctypes.c_size_t(len(how)))
+        if found >= 0:
+            return found
+        number = ctypes.get_errno()
+        if number in (errno.ENOSYS, errno.EPERM):
+            return None
+        if number != errno.EAGAIN:  # something was renamed meanwhile
+            raise OSError(number, os.strerror(number), path)
 
 
 def wait_readable(descriptor: int, timeout_s: float) -> bool:
@@ -153,6 +213,40 @@ def start_apart(command: Sequence[str], *, fds: Collection[int]) -> subprocess.P
     return subprocess.Popen(  # noqa: S603 – our own command, given as a list
         list(command), pass_fds=tuple(fds), stdin=subprocess.DEVNULL, process_group=0
     )
+
+
+def outlive_parent() -> None:
+    """Takes `die_with_parent` back: this process has something to do when its parent has ended."""
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, 0)
+
+
+def start_bound(
+    command: Sequence[str], executable: str, environment: Mapping[str, str], fds: Collection[int], bounds: Bounds
+) -> subprocess.Popen[bytes]:
+    """Starts somebody else's program: in a session of its own, with nothing to read and its output in pipes that can be
+    read without waiting. It ends with this process, whose only thread must be the one that calls this.
+    """
+    if sys.platform == "win32":
+        _missing()
+    import subprocess
+
+    parent = os.getpid()
+    process = subprocess.Popen(  # noqa: S603 – a list, never a shell
+        list(command),
+        executable=executable,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=tuple(fds),
+        preexec_fn=lambda: _bind_this_process(bounds, parent),  # noqa: PLW1509 – there is one thread
+    )
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            os.set_blocking(pipe.fileno(), False)
+    return process
 
 
 def wait_for_end(process: subprocess.Popen[bytes]) -> int:
@@ -219,12 +313,17 @@ def cores(root: Path = Path("/")) -> int:
     return max(1, min([there, *map(math.ceil, shares)]))
 
 
-def kill_group(leader: int) -> None:
-    """Kills a process that was started so, and its group; one that has ended is no error."""
+def signal_group(leader: int, number: int) -> None:
+    """To all processes of its group; one that has ended is no error."""
     if sys.platform == "win32":
         _missing()
-    with suppress(ProcessLookupError):
-        os.killpg(leader, SIGKILL)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def kill_group(leader: int) -> None:
+    """Kills a process that was started so, and its group; one that has ended is no error."""
+    signal_group(leader, SIGKILL)
     with suppress(ProcessLookupError):
         os.kill(leader, SIGKILL)  # it may have left its group
 
@@ -238,6 +337,79 @@ def die_with_parent(parent: int) -> None:
         _prctl(PR_SET_PDEATHSIG, SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
+
+
+class Bounds(NamedTuple):
+    """What a process that somebody else wrote may use."""
+
+    address_bytes: int
+    cpu_s: int
+    files: int
+    file_bytes: int
+
+
+def _bind_this_process(bounds: Bounds, parent: int) -> None:
+    """In a child, between fork and exec: it ends with its parent, gets no more rights, and stays within its bounds."""
+    if sys.platform == "win32":
+        _missing()
+    import resource
+
+    die_with_parent(parent)
+    if sys.platform == "linux":
+        _prctl(PR_SET_NO_NEW_PRIVS, 1)
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(FIRST_TO_GO)
+    for which, wanted, most in (
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_CPU, bounds.cpu_s, bounds.cpu_s + 1),  # first SIGXCPU, which names the reason
+        (resource.RLIMIT_NOFILE, bounds.files, bounds.files),
+        (resource.RLIMIT_FSIZE, bounds.file_bytes, bounds.file_bytes),
+        (resource.RLIMIT_AS, bounds.address_bytes, bounds.address_bytes),
+    ):
+        _, top = resource.getrlimit(which)
+        top = most if top == resource.RLIM_INFINITY else min(most, top)
+        resource.setrlimit(which, (min(wanted, top), top))
+
+
+def adopt_orphans() -> None:
+    """From now on what this process' descendants leave behind becomes its child, where Linux lets it."""
+    if sys.platform == "linux":
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_of(pid: int) -> int | None:
+    """A descriptor that becomes readable when that child has ended; None where there is no such thing."""
+    if sys.platform == "linux" and hasattr(os, "pidfd_open"):
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+def has_ended(pid: int) -> bool:
+    """Whether that child has, without reaping it: until it is reaped nobody else can have its number."""
+    if sys.platform == "win32" or sys.platform == "darwin":
+        return _own_footprint(pid) is None
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:
+        return True
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The variables that a process was started with; empty where that may not be known."""
+    if sys.platform == "linux":
+        try:
+            words = _read(f"/proc/{pid}/environ").split(b"\0")
+        except OSError:
+            return {}
+        pairs = (os.fsdecode(word).partition("=") for word in words if word)
+        return {name: value for name, _, value in pairs}
+    import psutil
+
+    try:
+        return psutil.Process(pid).environ()
+    except psutil.Error:
+        return {}
 
 
 def set_title(title: str) -> None:
@@ -260,7 +432,8 @@ def _prctl(option: int, value: int | bytes) -> None:
         prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
         return
-    prctl(option, value if isinstance(value, bytes) else ctypes.c_ulong(value))
+    none = ctypes.c_ulong(0)
+    prctl(option, value if isinstance(value, bytes) else ctypes.c_ulong(value), none, none, none)
 
 
 def children(pid: int, *, recursive: bool = False) -> list[int]:

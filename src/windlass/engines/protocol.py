@@ -66,6 +66,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an acknowledged write survives: `process` nothing, it lives with it; `host` kill -9 and power cut."""
     processes: bool
     """Whether several processes may open one store."""
+    locks: str = ""
+    """A folder of this host for locks of single claims, where the engine heeds them (`locks.py`); empty: it does not.
+
+    A claim of a dead worker stays with it as long as its lock is held, or until the instant that stands in the file.
+    """
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):

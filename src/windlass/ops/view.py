@@ -15,11 +15,12 @@ from windlass.core.clock import SystemClock
 from windlass.core.codec import decode_result
 from windlass.core.errors import WindlassError
 from windlass.core.ids import JobId, WorkerId, show_id
-from windlass.core.job import ENDED, Attempt, Failure, Job, LogLine, Outcome, State, Stream
+from windlass.core.job import ENDED, Attempt, Failure, Job, LogLine, Outcome, Request, State, Stream
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.redact import SECRET_NAMES, redact, redact_text
+from windlass.core.scripts import SCRIPT, read_script
 from windlass.core.signature import ANYTHING
-from windlass.engines.protocol import ALL_PARTS, Engine, Part, Query
+from windlass.engines.protocol import ALL_PARTS, BATCH, Engine, Part, Query
 from windlass.ops.attempts import Tried, by_hand, first_seen_us, retries_of
 from windlass.ops.cards import label, take_stock
 from windlass.ops.facts import retried_by
@@ -59,6 +60,8 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     retry_of: str | None
     retried_by: tuple[str, ...] = ()
     """New jobs that were sent in its place, with other arguments."""
+    script: str | None = None
+    """Of a script, what people call it, or its path."""
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,7 +187,7 @@ def job(
     (by,) = retried_by(engine, [job_id])
     because = explain(engine, job_id, now_us=_clock.now_us() if now_us is None else now_us)
     return JobView(
-        **msgspec.structs.asdict(_line(found, by)),
+        **msgspec.structs.asdict(_line(found, by, _script(found.request) if found.request.task == SCRIPT else None)),
         why=because.said,
         cause=because.cause,
         worker_name=living.get(record.worker or b""),
@@ -232,7 +235,15 @@ def lines(engine: Engine, found: Sequence[Job]) -> tuple[JobLine, ...]:
     """The jobs as a list shows them."""
     ended = [one.id for one in found if record_of(one).state in ENDED]
     marks = dict(zip(ended, retried_by(engine, ended), strict=True)) if ended else {}
-    return tuple(_line(one, marks.get(one.id, ())) for one in found)
+    names = _scripts(engine, [one.id for one in found if one.request.task == SCRIPT])
+    return tuple(_line(one, marks.get(one.id, ()), names.get(one.id)) for one in found)
+
+
+def _scripts(engine: Engine, ids: Sequence[JobId]) -> dict[JobId, str]:
+    """What these scripts are called: a page of jobs comes without their arguments."""
+    parts = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+    jobs = [job for part in parts for job in engine.fetch(part, frozenset()) if job is not None]
+    return {job.id: name for job in jobs if (name := _script(job.request)) is not None}
 
 
 def error_groups(engine: Engine, query: Query | None = None, most: int = MOST_DEAD) -> ErrorGroups:
@@ -337,7 +348,7 @@ def _plain_json(data: bytes) -> Any:
         return data.decode(errors="replace")
 
 
-def _line(found: Job, by: tuple[str, ...] = ()) -> JobLine:
+def _line(found: Job, by: tuple[str, ...] = (), script: str | None = None) -> JobLine:
     request, record, failure = found.request, record_of(found), _masked(found.failure)
     return JobLine(
         id=show_id(found.id),
@@ -359,7 +370,16 @@ def _line(found: Job, by: tuple[str, ...] = ()) -> JobLine:
         fingerprint=None if failure is None else failure.fingerprint,
         retry_of=_text_id(request.retry_of),
         retried_by=by,
+        script=script,
     )
+
+
+def _script(request: Request) -> str | None:
+    try:
+        script = read_script(request.payload)
+    except WindlassError:
+        return None  # whoever looks at that job alone is told why
+    return redact_text(script.name or script.path)
 
 
 def _in_a_line(failure: Failure) -> str:

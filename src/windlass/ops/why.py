@@ -25,6 +25,7 @@ from windlass.core.limits import show_apart, show_memory
 from windlass.core.names import near_miss
 from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import plain, redact_text
+from windlass.core.scripts import SCRIPT
 from windlass.engines.protocol import Card, Engine, Part, Query
 from windlass.ops.cards import info, knows, label, labels, leave, listing
 from windlass.ops.case import LOOKS, PAGE, Case
@@ -43,6 +44,7 @@ class Cause(StrEnum):
     NO_WORKER = "no_worker"
     QUEUE_NOT_TAKEN = "queue_not_taken"
     TASK_NOT_KNOWN = "task_not_known"
+    SCRIPTS_NOT_RUN = "scripts_not_run"
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +69,10 @@ def explain(engine: Engine, job_id: JobId, *, now_us: int | None = None) -> Why:
         # Looking for its worker has swept: the job was taken back from a dead one.
         case = Case(engine, find(engine, job_id, ATTEMPTS), now_us)
     said, reason = next((said, reason) for reason in REASONS if (said := reason(case)) is not None)
-    return Why(said=said, cause=CAUSES.get(reason), queue=case.queue, task=case.request.task)
+    cause = CAUSES.get(reason)
+    if case.request.task == SCRIPT and cause in (Cause.NO_WORKER, Cause.TASK_NOT_KNOWN):
+        cause = Cause.SCRIPTS_NOT_RUN  # no code of the user's would help
+    return Why(said=said, cause=cause, queue=case.queue, task=case.request.task)
 
 
 # ── where it is in its life ─────────────────────────────────────────────────────────────────────────────
@@ -95,6 +100,8 @@ def _running(case: Case) -> str | None:
     if record.state is not State.RUNNING:
         return None
     claimed_us = record.claimed_us or case.now_us
+    if case.owner is None and case.request.task == SCRIPT:
+        return "Its worker is dead, and its script goes on: it runs again when that has ended, or its time is over."
     who = label(case.owner) if case.owner is not None else show_id(record.worker or b"")
     asked = ", and it has been asked to cancel" if record.cancel_asked else ""
     since = f"{show_span(case.now_us - claimed_us)} (since {show_instant(claimed_us)})"
@@ -228,6 +235,9 @@ def _nobody_knows(case: Case) -> str | None:
     if case.able:
         return None
     task, here = case.request.task, case.taking
+    if task == SCRIPT:
+        runs = f"{labels(here)} {_verb(here, 'was', 'were')} started without folders of scripts"
+        return f"It is waiting for a worker that runs scripts: {runs}."
     known = {name for card in here for name in card.tasks or ()}
     strange = f"{_verb(here, 'takes', 'take')} its queue {case.queue} and {_verb(here, 'does', 'do')} not know it"
     elsewhere = [card for card in case.cards if card not in case.listening and knows(card, task)]

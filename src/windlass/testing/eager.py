@@ -27,6 +27,7 @@ from windlass.core.errors import NotFinished
 from windlass.core.ids import JobId, new_id, show_id
 from windlass.core.job import WAITING, Job, Outcome, State
 from windlass.core.limits import EIB, Limits
+from windlass.core.scripts import SCRIPT
 from windlass.engines.memory import MemoryEngine
 from windlass.engines.protocol import (
     Amended,
@@ -118,6 +119,8 @@ class EagerStore(StageStore):
         if record.state is State.SCHEDULED:
             left = show(max(0, record.due_us - self._clock.now_us()))
             return NotFinished(what, f"Let time pass first, {left} of it: windlass_clock.travel(…).")
+        if request.task == SCRIPT:
+            return NotFinished(what, "Scripts are processes: start a worker for them, windlass worker --scripts.")
         if not self.runner.knows(request.task):
             return NotFinished(what, "Import the module that defines the task.")
         return NotFinished(what, "Look at what it waits for: its queue may be paused.")

@@ -125,7 +125,7 @@ class Consumer(Service):
             return None if apart is None else SUSPECTS_US / 1e6
         # What it gave without our knowing must not lie there until a slot is free: it is asked for, and goes back.
         wishes = wishes or [Wish(1)]
-        self._narrow = wishes[0].tasks is not None
+        self._narrow = self._leaves_some_out(wishes)
         answers = self._ask(wishes)
         found = any(answer.claims for answer in answers)
         if found and (self._suspect is not None or now_us < self._suspects_at_us):
@@ -142,13 +142,26 @@ class Consumer(Service):
 
     def _ask(self, wishes: list[Wish]) -> list[Claims]:
         answers: list[Claims] = []
+        enough = False
         for wish in wishes:
+            if self._suspect is not None:
+                break
+            if enough and not wish.besides:
+                continue
             answers.append(self._claim(wish, suspects=False))
             found = answers[-1].claims
             # After one with needs the staff may have other wishes.
-            if len(found) < wish.limit or self._suspect is not None or any(claim.needs for claim in found):
-                break
+            enough = len(found) < wish.limit or any(claim.needs for claim in found)
         return answers
+
+    def _leaves_some_out(self, wishes: list[Wish]) -> bool:
+        """Whether some of the tasks on the card are not asked for."""
+        named: frozenset[str] = frozenset()
+        for wish in wishes:
+            if wish.tasks is None:
+                return False
+            named |= wish.tasks
+        return not named.issuperset(self._staff.tasks())
 
     def _listen_for(self, *looked: Claims) -> float:
         """Sleeps in the store's wait until something comes or is due."""

@@ -8,17 +8,22 @@ from windlass.core.errors import Crashed, MemoryLimit
 from windlass.core.limits import show_apart
 
 
-def over_memory(used: int, memory: int) -> MemoryLimit:
+def over_memory(used: int, memory: int, what: str = "task") -> MemoryLimit:
     """The error of a job that was killed because it used more bytes than its memory."""
     much, allowed = show_apart(used, memory)
     return MemoryLimit(
-        f"The task used {much}, more than its memory of {allowed}.", "Let it use less, or give it more: memory=…."
+        f"The {what} used {much}, more than its memory of {allowed}.", "Let it use less, or give it more: memory=…."
     )
 
 
 def crashed(status: int) -> Crashed:
     """The error of a job whose process ended with that status, as `subprocess` tells it."""
     return Crashed(f"The process that ran it {ending(status)}.", "Look for what it last said in the worker's log.")
+
+
+def runner_died(status: int) -> Crashed:
+    """The error of a script whose runner ended with that status, and took it along."""
+    return Crashed(f"The runner of the script {ending(status)}, and the script with it.", "Its log has what it said.")
 
 
 def silent() -> Crashed:

@@ -166,17 +166,7 @@ class Executor:
             except InputError as error:
                 # The work is done; doing it again would not make its result fit.
                 return self.ended(run, Finding(Outcome.FAILED, error, reason="result"), ran_us)
-        first = claim.attempt == 1 and not claim.crashes and not claim.losses
-        return Settlement(
-            id=claim.id,
-            fence=claim.fence,
-            transition=SUCCESS if first else decide(Outcome.SUCCEEDED, _standing(claim)),
-            result=result,
-            ran_us=ran_us,
-            # A result goes with its record, so the record stays as long.
-            keep_us=keep_us if keep_us and keep_us > self._limits.keep_succeeded_us else None,
-            keep_result_us=keep_us or None,
-        )
+        return success(claim, result, ran_us, keep_us, self._limits)
 
     def failed(self, run: Run, error: BaseException, ran_us: int) -> Settlement:
         """The settlement of a function that raised."""
@@ -217,17 +207,7 @@ class Executor:
         """decide and record: the settlement of an attempt that did not succeed."""
         failure = _failure(run.claim, finding, self._limits)
         end = settlement(run.claim, finding, ran_us, failure, run.task.options.dead_queue)
-        if end.failure is not None:
-            dead = end.transition.to is State.DEAD
-            log.log(
-                logging.WARNING if dead else logging.INFO,
-                "%s %s, attempt %d: %s %s",
-                run.claim.task,
-                run.context.id,
-                run.claim.attempt,
-                end.failure.sentence,
-                "The job is dead." if dead else f"It is tried again in {show_span(end.transition.delay_us)}.",
-            )
+        tell_of(run.claim, end)
         return end
 
     def broken(self, claim: Claim, error: BaseException) -> Settlement:
@@ -252,6 +232,21 @@ class Executor:
         return bool(self._stack.after_run)
 
 
+def success(claim: Claim, result: bytes | None, ran_us: int, keep_us: int | None, limits: Limits) -> Settlement:
+    """What the store gets for an attempt that succeeded."""
+    first = claim.attempt == 1 and not claim.crashes and not claim.losses
+    return Settlement(
+        id=claim.id,
+        fence=claim.fence,
+        transition=SUCCESS if first else decide(Outcome.SUCCEEDED, _standing(claim)),
+        result=result,
+        ran_us=ran_us,
+        # A result goes with its record, so the record stays as long.
+        keep_us=keep_us if keep_us and keep_us > limits.keep_succeeded_us else None,
+        keep_result_us=keep_us or None,
+    )
+
+
 def settlement(
     claim: Claim, finding: Finding, ran_us: int, failure: Failure | None, dead_queue: str | None
 ) -> Settlement:
@@ -266,6 +261,21 @@ def settlement(
         ran_us=ran_us,
         queue=dead_queue if transition.to is State.DEAD else None,
     )
+
+
+def tell_of(claim: Claim, end: Settlement) -> None:
+    """The worker's log says what an attempt died of."""
+    if end.failure is not None:
+        dead = end.transition.to is State.DEAD
+        log.log(
+            logging.WARNING if dead else logging.INFO,
+            "%s %s, attempt %d: %s %s",
+            claim.task,
+            show_id(claim.id),
+            claim.attempt,
+            end.failure.sentence,
+            "The job is dead." if dead else f"It is tried again in {show_span(end.transition.delay_us)}.",
+        )
 
 
 def given_back(claim: Claim) -> Settlement:

@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from windlass.core.errors import WindlassError
 from windlass.core.job import Failure
 from windlass.core.limits import Limits
 from windlass.core.text import storable
@@ -19,7 +20,8 @@ _MESSAGE = 2_000
 def failure_of(error: BaseException, limits: Limits, task: str) -> Failure:
     """What is kept of an error in a job of that task: our own frames are left out, and everything is bounded."""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    is_known = kind.__module__ == "builtins" or isinstance(error, WindlassError)
+    name = kind.__qualname__ if is_known else f"{kind.__module__}.{kind.__qualname__}"
     frames = _of_the_task(error.__traceback__)
     try:
         text = "".join(traceback.format_exception(kind, error, frames))

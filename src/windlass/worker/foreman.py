@@ -16,12 +16,15 @@ from typing import Protocol
 
 from windlass.core.clock import Clock
 from windlass.core.errors import BrokenApp, RunnersDie, WindlassError, error_with_code
+from windlass.core.ids import show_id
 from windlass.core.info import Setback
 from windlass.core.plural import number_of
-from windlass.worker.frames import FromRunner, Key, Recall, Stop, Unfit
-from windlass.worker.plan import APART
+from windlass.core.scripts import SCRIPT
+from windlass.worker.frames import FromRunner, Key, Recall, Scripts, Stop, Unfit
+from windlass.worker.plan import APART, SCRIPTS
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess, Sentence
+from windlass.worker.scripts.descent import end_orphans
 from windlass.worker.service import Service, log
 from windlass.worker.suspects import Suspects
 from windlass.worker.warden import Warden
@@ -163,7 +166,7 @@ class Foreman(Service):
             try:
                 self._boss.hear(runner, frame)
             except Exception:  # one must not cost the others
-                log.exception("What runner %d says cannot be done.", runner.number)
+                log.exception("%s says what cannot be done.", runner.name)
 
     def _look_after(self, runner: RunnerProcess, now_us: int) -> None:
         """What one runner needs now: its job alone, its end, or to be written to."""
@@ -177,8 +180,8 @@ class Foreman(Service):
                 runner.leaving, runner.told_us = True, now_us
                 runner.send(Stop())
             most = self._plan.max_jobs
-            if most is not None and runner.ended >= most and self.retire_in_turn(runner):
-                log.info("Runner %d has run %s; another takes its place.", runner.number, number_of(runner.ended))
+            if most is not None and runner.ended >= most and not runner.for_scripts and self.retire_in_turn(runner):
+                log.info("%s has run %s; another takes its place.", runner.name, number_of(runner.ended))
             if runner.apart and runner.alone is None:
                 self.retire(runner)
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if runner.has_unsent else 0)
@@ -193,22 +196,25 @@ class Foreman(Service):
             return None
         if now_us < self._not_before_us:
             return (self._not_before_us - now_us) / 1e6
-        while self.suspects.wait:
-            runner = self._start(APART)
-            runner.apart, runner.alone = True, self.suspects.take()
+        with roster.lock:  # whoever asks whether there is room for a suspect sees it wait, or its runner
+            while (suspect := self.suspects.first) is not None:
+                runner = self._start(APART, roster.scripts if suspect.task == SCRIPT else None)
+                runner.apart, runner.alone = True, self.suspects.take()
         # Until one has told where the store is and that the app can be loaded, one is enough.
         wanted = self._plan.processes if roster.hello is not None else 1
         there = {runner.number for runner in roster.living if runner.state != "retiring"}
-        for number in range(1, wanted + 1):
+        for number in range(1, wanted + 1) if self._plan.app else ():
             if number not in there:
                 self._start(number)
+        if roster.scripts is not None and SCRIPTS not in there:
+            self._start(SCRIPTS, roster.scripts)
         return None
 
-    def _start(self, number: int) -> RunnerProcess:
+    def _start(self, number: int, scripts: Scripts | None = None) -> RunnerProcess:
         runner, self.spare = self.spare, None
         if runner is None or runner.code is not None:
             runner = self._new()
-        runner.welcome(self._plan.welcome(number))
+        runner.welcome(self._plan.welcome(number, scripts))
         runner.restarts = self._restarts.get(number, 0)
         with self._roster.lock:
             self._roster.living.append(runner)
@@ -217,6 +223,14 @@ class Foreman(Service):
 
     def _new(self) -> RunnerProcess:
         return RunnerProcess(self._plan.places, self._clock, self.wake)
+
+    def _all(self) -> list[RunnerProcess]:
+        spare = self.spare
+        return [*self._roster.all(), *([spare] if spare is not None else [])]
+
+    def pids(self) -> set[int]:
+        """All processes that are there on purpose."""
+        return {runner.pid for runner in self._all()}
 
     def _keep_a_spare(self) -> None:
         """One process waits that has loaded all but the app: whoever takes a dead one's place works so much sooner.
@@ -230,17 +244,17 @@ class Foreman(Service):
 
     def _watch_starters(self, now_us: int) -> float | None:
         """An app may take as long as it likes to load, but not unsaid: it may wait for what never comes."""
-        starters = [runner for runner in self._roster.all() if runner.state == "starting" and not runner.slow]
+        starters = [runner for runner in self._roster.of_tasks() if runner.state == "starting" and not runner.slow]
         for runner in starters:
             if now_us - runner.heard_us >= SLOW_S * 1e6:
                 runner.slow = True
-                log.warning("Runner %d (process %d) is still loading the app.", runner.number, runner.pid)
+                log.warning("%s (process %d) is still loading the app.", runner.name, runner.pid)
         return SLOW_S if starters else None
 
     def greeted(self, runner: RunnerProcess) -> None:
         """It can work."""
         runner.greeted_us = self._clock.monotonic_us()
-        log.debug("Runner %d works, process %d.", runner.number, runner.pid)
+        log.debug("%s works, process %d.", runner.name, runner.pid)
         self.first.set()
         elder = self._elder(runner)
         if elder is not None:
@@ -271,7 +285,7 @@ class Foreman(Service):
         leaving = [runner for runner in self._roster.all() if runner.leaving or runner.unfit]
         for runner in leaving:
             if now_us - runner.told_us >= END_S * 1e6:
-                log.warning("Runner %d (process %d) does not end, and is killed.", runner.number, runner.pid)
+                log.warning("%s (process %d) does not end, and is killed.", runner.name, runner.pid)
                 runner.kill()
         return END_S if leaving else None
 
@@ -284,7 +298,7 @@ class Foreman(Service):
     def restart(self) -> None:
         """Replaces them one after the other; each goes on until the one that follows it can work."""
         with self._roster.lock:
-            living = [runner for runner in self._roster.living if not runner.apart]
+            living = [runner for runner in self._roster.of_tasks() if not runner.apart]
             self._to_restart = deque(runner for runner in living if runner.state == "working")
             for runner in living:
                 if runner.state == "starting":  # it has old code, or hangs in what was wrong with it
@@ -324,6 +338,9 @@ class Foreman(Service):
         with roster.lock:
             roster.living.remove(runner)
         started = bool(roster.marks(runner))
+        if runner.for_scripts:
+            # The kernel ends its scripts with it, and what those have started becomes ours.
+            end_orphans({show_id(job) for job, _ in runner.claims}, self.pids())
         self._boss.inherit(runner)
         runner.close()
         runner.buried.set()
@@ -341,7 +358,7 @@ class Foreman(Service):
         if started or runner.ended or lived_us > QUICK_US or runner.sentence is not None:
             self._quick = 0
             next_one = "" if runner.apart else "; another takes its place"
-            log.warning("%s (process %d) %s%s.", _name(runner), runner.pid, _how(runner), next_one)
+            log.warning("%s (process %d) %s%s.", runner.name, runner.pid, _how(runner), next_one)
         else:
             self._died_quickly(runner, now_us)
 
@@ -350,7 +367,7 @@ class Foreman(Service):
         if self._quick < MOST_QUICK:
             pause_us = min(FIRST_PAUSE_US << (self._quick - 1), LONGEST_PAUSE_US)
             self._not_before_us = now_us + pause_us
-            log.warning("%s (process %d) %s before it did anything.", _name(runner), runner.pid, _how(runner))
+            log.warning("%s (process %d) %s before it did anything.", runner.name, runner.pid, _how(runner))
         elif runner.unfit is not None:
             self._give_up(_error_of(runner.unfit))
         else:
@@ -377,10 +394,6 @@ class Foreman(Service):
         self._selector.close()
         for end in (self._bell_in, self._bell_out):
             end.close()
-
-
-def _name(runner: RunnerProcess) -> str:
-    return "The runner of a suspect" if runner.apart else f"Runner {runner.number}"
 
 
 def _how(runner: RunnerProcess) -> str:

@@ -83,6 +83,15 @@ class Overran(Frame, frozen=True):
 # ── to the runner ───────────────────────────────────────────────────────────────────────────────────────
 
 
+class Scripts(msgspec.Struct, frozen=True, array_like=True):
+    """What a runner of scripts is to go by."""
+
+    folders: tuple[str, ...]
+    settings: Settings
+    locks: str
+    """Where locks of their claims are; empty: nobody heeds them."""
+
+
 class Welcome(Frame, frozen=True):
     """What it is to do: the first that it hears."""
 
@@ -98,6 +107,8 @@ class Welcome(Frame, frozen=True):
     level: str = "info"
     form: str = "console"
     file: str | None = None
+    scripts: Scripts | None = None
+    """For one that runs scripts, and no app's tasks."""
 
 
 class Work(Frame, frozen=True):

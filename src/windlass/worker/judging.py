@@ -50,7 +50,8 @@ class Judging:
             self._ask_one(case, now_us)
 
     def _ask_one(self, case: Case, now_us: int) -> None:
-        able = [runner for runner in self._roster.living if runner.state == "working" and not runner.is_silent(now_us)]
+        there = self._roster.of_tasks()
+        able = [runner for runner in there if runner.state == "working" and not runner.is_silent(now_us)]
         if able:
             runner = min(able, key=lambda runner: len(runner.claims))
             case.runner, case.asked_us = runner, now_us
@@ -97,7 +98,7 @@ class Judging:
 
     def _is_hopeless(self, case: Case, now_us: int) -> bool:
         """Whether enough were asked; or there are some, and none of them gets any further."""
-        there = any(runner.state == "working" for runner in self._roster.living)
+        there = any(runner.state == "working" for runner in self._roster.of_tasks())
         return case.asked >= MOST_ASKED or (there and now_us - case.since_us >= MOST_ASKED * PATIENCE_US)
 
     def take_back(self) -> list[Claim]:

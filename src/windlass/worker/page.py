@@ -64,16 +64,19 @@ class Page:
             self._epochs[claim.id, claim.fence] = epoch
 
     def enter(self, run: Run) -> bool:
-        """A slot is about to start the job; False: it must not, for the supervisor has taken it back.
+        """A slot is about to start the job; False: it must not, see `mark`."""
+        soft_us = run.context.deadline_us or 0
+        return self.mark(run.claim, run.started_us, soft_us, soft_us + run.grace_us if soft_us else 0)
+
+    def mark(self, claim: Claim, started_us: int, soft_us: int, hard_us: int) -> bool:
+        """The job is about to start; False: it must not, for the supervisor has taken it back.
 
         It writes first and looks then; the supervisor writes first and looks a while later. So at least one of the two
         sees what the other has done.
         """
-        claim, soft_us = run.claim, run.context.deadline_us or 0
-        hard_us = soft_us + run.grace_us if soft_us else 0
         place = self._free.popleft()
         self._taken[claim.id, claim.fence] = place
-        _PLACE.pack_into(self._memory, place, claim.id, claim.fence, run.started_us, soft_us, hard_us)
+        _PLACE.pack_into(self._memory, place, claim.id, claim.fence, started_us, soft_us, hard_us)
         (epoch,) = _NUMBER.unpack_from(self._memory, _EPOCH)
         return self._epochs.pop((claim.id, claim.fence), epoch) >= epoch
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import msgspec
 
-from windlass.worker.frames import Welcome
+from windlass.core.settings import Settings
+from windlass.worker.frames import Scripts, Welcome
 from windlass.worker.kind import Kind
 
-APART = 0
-"""The number of a runner that is there for one suspect."""
+APART, SCRIPTS = 0, -1
+"""The numbers of a runner that is there for one suspect, and of the one that runs scripts."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Which app, in how many processes, and within which limits."""
 
     app: str
+    """Empty: it runs scripts only."""
+    settings: Settings | None = None
+    """Where there is no app that says."""
+    scripts: tuple[str, ...] = ()
+    """Folders with scripts; empty: those of the settings."""
     processes: int = 1
     kind: Kind = "auto"
     slots: int = 4
@@ -36,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """How many slots a runner has in all."""
         return self.slots * (2 if self.kind == "auto" else 1)
 
-    def welcome(self, number: int) -> Welcome:
+    def welcome(self, number: int, scripts: Scripts | None = None) -> Welcome:
         return Welcome(
             app=self.app,
             kind=self.kind,
@@ -48,4 +54,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             level=self.level,
             form=self.form,
             file=self.file,
+            scripts=scripts,
         )

@@ -73,7 +73,7 @@ class Line:
     """The runner's end of the socket. Any thread may write; one reads."""
 
     def __init__(self, link: socket.socket) -> None:
-        self._link = link
+        self.link = link
         self._writing = threading.Lock()
         self._reader = Reader(decode_to_runner)
         self._came: deque[ToRunner] = deque()
@@ -82,7 +82,7 @@ class Line:
         data = encode(frame)
         try:
             with self._writing:
-                self._link.sendall(data)
+                self.link.sendall(data)
         except OSError:
             _leave()
 
@@ -90,7 +90,7 @@ class Line:
         """The next frame; where there is none any more, the supervisor has gone and so does this process."""
         while not self._came:
             try:
-                data = self._link.recv(CHUNK)
+                data = self.link.recv(CHUNK)
             except OSError:
                 data = b""
             if not data or self._reader.is_broken:
@@ -131,19 +131,22 @@ class Runner:
         return self._worker
 
     def settle(self, settlement: Settlement, claim: Claim) -> None:
-        if self.keeps_ends:
-            self._unanswered[settlement.id, settlement.fence] = settlement
         self.desk.let_go(claim.id)
         with self._sending:  # lines go before the end, which closes the job's record
             notes = self._take_notes()
             try:
-                if self.doubts_ends:
-                    msgspec.msgpack.decode(msgspec.msgpack.encode(settlement), type=Settlement)
-                self._line.send(Ends((settlement,), notes))
+                self._hand_over(settlement, notes)
             except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
                 # What a task or a hook has spoilt must cost its own job only.
                 log.error("The end of job %s cannot be stored.", show_id(claim.id), exc_info=error)
-                self._line.send(Ends((unstorable(claim, failure_of(error, self._limits, claim.task)),), notes))
+                self._hand_over(unstorable(claim, failure_of(error, self._limits, claim.task)), notes)
+
+    def _hand_over(self, end: Settlement, notes: tuple[Note, ...]) -> None:
+        if self.doubts_ends:
+            msgspec.msgpack.decode(msgspec.msgpack.encode(end), type=Settlement)
+        if self.keeps_ends:  # before it is sent: the answer may come at once
+            self._unanswered[end.id, end.fence] = end
+        self._line.send(Ends((end,), notes))
 
     def give_back(self, claims: Sequence[Claim]) -> None:
         if claims:
@@ -250,7 +253,8 @@ def main(link: int, page: int, parent: int, version: str) -> None:
     set_title("windlass: spare runner")
     welcome = line.next()
     assert isinstance(welcome, Welcome)
-    set_title(f"windlass: runner {welcome.number} of {welcome.worker_name}")
+    what = "scripts" if welcome.scripts is not None else f"runner {welcome.number}"
+    set_title(f"windlass: {what} of {welcome.worker_name}")
     logs.set_up(welcome.level, welcome.form, welcome.file)
     try:
         if version != __version__:
@@ -258,6 +262,11 @@ def main(link: int, page: int, parent: int, version: str) -> None:
                 f"Windlass {__version__} is installed now, and the worker was started with {version}.",
                 "Restart the worker itself.",
             )
+        if welcome.scripts is not None:
+            from windlass.worker.scripts.runner import run_scripts
+
+            run_scripts(line.link, Page(map_page(page, page_size(welcome.places))), welcome, welcome.scripts)
+            return
         app = load(welcome.app)
         if not app.tasks:
             raise BadValue(f"The app in {welcome.app} has no tasks.", "Decorate a function there: @app.task")

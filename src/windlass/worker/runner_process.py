@@ -69,6 +69,8 @@ class RunnerProcess:
         """How long it waits for them at most."""
         self.apart = False
         """Whether it was started for one suspect."""
+        self.for_scripts = False
+        """Whether it runs scripts, and no app's tasks."""
         self.stuck: set[JobId] = set()
         self.late: set[Key] = set()
         """Those of its jobs that are past their timeout: while there are any, it gets no more."""
@@ -125,9 +127,15 @@ class RunnerProcess:
 
     def welcome(self, welcome: Welcome) -> None:
         """Tells it what to do: until then it has loaded nothing of the user's, and is nobody's."""
-        self.number = welcome.number
+        self.number, self.for_scripts = welcome.number, welcome.scripts is not None
         self.heard_us, self.started_us = self._clock.monotonic_us(), self._clock.now_us()
         self.send(welcome)
+
+    @property
+    def name(self) -> str:
+        """What people call it, at the beginning of a sentence."""
+        what = "The runner of a suspect" if self.apart else f"Runner {self.number}"
+        return "The script runner" if self.for_scripts else what
 
     def _wait(self, on_end: Callable[[], None]) -> None:
         self.code = wait_for_end(self._process)
@@ -236,7 +244,7 @@ class RunnerProcess:
     def _whole(self, data: bytes) -> list[FromRunner]:
         frames = self._reader.feed(data)
         if self._reader.is_broken and not self._deaf:
-            log.error("Runner %d writes what is no message: its memory is damaged.", self.number)
+            log.error("%s writes what is no message: its memory is damaged.", self.name)
             self._deaf = True
             self.kill()
         return frames

@@ -22,9 +22,10 @@ from windlass.core.errors import JobError
 from windlass.core.events import Bus, Event
 from windlass.core.ids import JobId, show_id
 from windlass.core.info import Active, Process
+from windlass.core.scripts import SCRIPT
 from windlass.core.settings import Settings
-from windlass.core.system import footprint
-from windlass.engines.protocol import Claim, Settlement, Verdict
+from windlass.core.system import adopt_orphans, footprint
+from windlass.engines.protocol import BATCH, Claim, Note, Settlement, Verdict
 from windlass.worker import deaths
 from windlass.worker.asked import Asked
 from windlass.worker.budget import memory_of
@@ -43,6 +44,7 @@ from windlass.worker.frames import (
     News,
     Overran,
     Recall,
+    Scripts,
     Stop,
     Unfit,
     Work,
@@ -98,6 +100,10 @@ class Runners:
 
         None: somebody wants the worker to stop before it has started.
         """
+        if self._plan.settings is not None:  # there is no app that could say
+            self.roster.hello = Hello(self._plan.settings, {}, {})
+            self.foreman.start()
+            return self._plan.settings
         self.foreman.start()
         while not self.foreman.first.wait(HIRE_LOOK_S):
             if asked.has_words:
@@ -106,10 +112,16 @@ class Runners:
             raise self.foreman.trouble
         return None if self.roster.hello is None else self.roster.hello.settings
 
-    def serve(self, office: Office, bus: Bus) -> Runners:
-        """From now on they work for that office."""
+    def serve(self, office: Office, bus: Bus, locks: str = "") -> Runners:
+        """From now on they work for that office. `locks`: where the store looks for those of single claims."""
         assert self.roster.hello is not None
         self._office = office
+        settings = self.roster.hello.settings
+        folders = self._plan.scripts or settings.scripts
+        if folders:
+            adopt_orphans()
+            self.roster.scripts = Scripts(folders, settings, locks)
+            self.foreman.wake()
         for name in self.roster.hello.events:
             bus.subscribe(TOLD[name], self._pass_on)
         return self
@@ -117,7 +129,7 @@ class Runners:
     def _pass_on(self, event: Event) -> None:
         """One runner is told, so that the app's subscribers get each event once."""
         with self.roster.lock:
-            eldest = next((runner for runner in self.roster.living if runner.state == "working"), None)
+            eldest = next((runner for runner in self.roster.of_tasks() if runner.state == "working"), None)
         if eldest is not None:
             eldest.tell(News(type(event).__name__, msgspec.msgpack.encode(event)))
 
@@ -128,14 +140,32 @@ class Runners:
 
     @property
     def slots(self) -> int:
-        return self._plan.processes * sum(self.roster.hello.slots.values() if self.roster.hello else ())
+        of_scripts = self._plan.slots if self.roster.scripts is not None else 0
+        return self._plan.processes * sum(self.roster.hello.slots.values() if self.roster.hello else ()) + of_scripts
 
     def tasks(self) -> tuple[str, ...]:
-        return tuple(sorted(self.roster.hello.tasks)) if self.roster.hello else ()
+        of_scripts = (SCRIPT,) if self.roster.scripts is not None else ()
+        return tuple(sorted((*self.roster.hello.tasks, *of_scripts))) if self.roster.hello else ()
 
     def wishes(self) -> list[Wish]:
+        wishes = self._wishes_of_tasks()
+        if self.roster.scripts is None:
+            return wishes
+        # Each kind by name, for none of the two can run what is the other's.
+        hello = self.roster.hello
+        known = frozenset(hello.tasks if hello is not None else ())
+        named = [wish if wish.tasks is not None else wish._replace(tasks=known) for wish in wishes]
         with self.roster.lock:
-            able = [runner for runner in self.roster.living if runner.is_open]
+            rooms = [room for runner in self._open_for_scripts() for room in runner.rooms.values()]
+            free = min(BATCH, sum(room.free() for room in rooms))
+        return [*named, *([Wish(free, frozenset({SCRIPT}), besides=True)] if free else [])]
+
+    def _open_for_scripts(self) -> list[RunnerProcess]:
+        return [runner for runner in self.roster.living if runner.for_scripts and runner.is_open]
+
+    def _wishes_of_tasks(self) -> list[Wish]:
+        with self.roster.lock:
+            able = [runner for runner in self.roster.of_tasks() if runner.is_open]
             names = _names(runner.hello for runner in able) if self._mixed else self._names
             rooms = [room for runner in able for room in runner.rooms.items()]
             free = {kind: sum(room.free() for room_kind, room in rooms if room_kind is kind) for kind in names}
@@ -160,12 +190,12 @@ class Runners:
         with self.roster.lock:
             there = [runner for runner in self.roster.living if runner.is_open]
             # First those that close a runner for the others.
-            for claim in sorted(claims, key=lambda claim: memory_of(claim) is None) if self._big else claims:
+            for claim in sorted(claims, key=lambda claim: not _is_big(claim)) if self._big else claims:
                 # While new code takes the place of old, not every runner knows every task.
                 able = [runner for runner in there if runner.alone is None and runner.knows(claim.task)]
                 if not able:
                     back.append(claim)
-                elif memory_of(claim) is not None:
+                elif _is_big(claim):
                     self._big = True
                     self._reserve(able, claim, now_us)
                 else:
@@ -283,9 +313,9 @@ class Runners:
             if (claim := runner.claims.get((mark.job, mark.fence))) is not None
         ]
         return Process(
-            role="runner",
+            role="scripts" if runner.for_scripts else "runner",
             pid=runner.pid,
-            number=runner.number,
+            number=max(0, runner.number),
             state=runner.state,
             started_us=runner.started_us,
             rss=0 if seen is None else seen.rss,
@@ -297,8 +327,7 @@ class Runners:
         )
 
     def pids(self) -> set[int]:
-        spare = self.foreman.spare
-        return {runner.pid for runner in self.roster.all()} | ({spare.pid} if spare is not None else set())
+        return self.foreman.pids()
 
     def restart(self) -> None:
         """Replaces them one after the other: new code, no pause. Where new ones cannot start, the old ones stay."""
@@ -355,8 +384,9 @@ class Runners:
 
     def _greet(self, runner: RunnerProcess, hello: Hello) -> None:
         with self.roster.lock:
-            self.roster.hello = hello
-            self._names = _names([hello])
+            if not runner.for_scripts:
+                self.roster.hello = hello
+                self._names = _names([hello])
             self._verdicts = self._verdicts or hello.verdicts
             runner.hello, runner.state = hello, "working"
             runner.rooms = {kind: Room(slots) for kind, slots in hello.slots.items()}
@@ -368,7 +398,7 @@ class Runners:
             self._office.hungry()
 
     def _see_whether_mixed(self) -> None:
-        hellos = [runner.hello for runner in self.roster.living if runner.hello is not None]
+        hellos = [runner.hello for runner in self.roster.of_tasks() if runner.hello is not None]
         self._mixed = any(hello.tasks != hellos[0].tasks for hello in hellos)
 
     # ── a death ─────────────────────────────────────────────────────────────────────────────────────────
@@ -393,11 +423,15 @@ class Runners:
             ran_us = max(0, now_us - mark.started_us)
             sentence = runner.sentence
             if sentence is None or sentence.why == "silence":
-                error = deaths.silent() if sentence is not None else deaths.crashed(runner.code or 0)
+                died = deaths.runner_died if runner.for_scripts else deaths.crashed
+                error = deaths.silent() if sentence is not None else died(runner.code or 0)
                 self._settle_crashed(claim, error, ran_us)
+            elif sentence.claim == key and runner.for_scripts:
+                self._settle_crashed(claim, deaths.silent(), ran_us)  # it should have ended the script itself
             elif sentence.claim == key and sentence.why != "stop":
                 self.judging.ask(Judge(claim, sentence.why, ran_us, sentence.used))
             else:
+                self._tell_end(claim, "Killed, for its worker stops; it runs again.")
                 back.append(claim)
         self.office.give_back(back)
         self.judging.lost(runner)
@@ -407,8 +441,15 @@ class Runners:
     def _settle_crashed(self, claim: Claim, error: JobError, ran_us: int) -> None:
         hello = self.roster.hello
         assert hello is not None
+        self._tell_end(claim, error.message)
         dead_queue = hello.dead_queues.get(claim.task)
         self.office.settle(crashed(claim, error, hello.settings.limits, ran_us, dead_queue), claim)
+
+    def _tell_end(self, claim: Claim, text: str) -> None:
+        """The last line in the log of a script that could not say it itself."""
+        if claim.task == SCRIPT:
+            now_us = self._clock.now_us()
+            self.office.note(Note(id=claim.id, fence=claim.fence, kind="log", data=text.encode(), at_us=now_us))
 
     def _settle_unjudged(self, judge: Judge) -> None:
         log.warning("No runner says what becomes of job %s; it counts a crash.", show_id(judge.claim.id))
@@ -443,12 +484,17 @@ class Runners:
         until_us = self._clock.monotonic_us() + int(END_S * 1e6)
         for runner in self.roster.all():
             if not runner.wait(max(0.0, (until_us - self._clock.monotonic_us()) / 1e6)):
-                log.warning("Runner %d does not end, and is killed.", runner.number)
+                log.warning("%s does not end, and is killed.", runner.name)
                 runner.kill()
                 runner.wait(END_S)
         self.foreman.stop(END_S)
         for runner in self.roster.all():
             runner.close()
+
+
+def _is_big(claim: Claim) -> bool:
+    """Whether it gets a runner to itself; a script is a process of its own."""
+    return memory_of(claim) is not None and claim.task != SCRIPT
 
 
 def _names(hellos: Iterable[Hello | None]) -> dict[bool, frozenset[str]]:

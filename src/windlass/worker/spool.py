@@ -113,11 +113,17 @@ class Spools:
     def _take(self, key: tuple[JobId, int], spool: Spool | None) -> None:
         if spool is None:
             return
-        job, fence = key
         with self._taking:
-            for line in spool.take():
-                data = _cut(line.text.encode(errors="backslashreplace"), self._limits.note_bytes)
-                self._hand_on(Note(id=job, fence=fence, kind="log", data=data, stream=line.stream, at_us=line.at_us))
+            for note in notes_of(key, spool, self._limits):
+                self._hand_on(note)
+
+
+def notes_of(key: tuple[JobId, int], spool: Spool, limits: Limits) -> Iterator[Note]:
+    """What a run has said since the last time, as the store takes it."""
+    job, fence = key
+    for line in spool.take():
+        data = _cut(line.text.encode(errors="backslashreplace"), limits.note_bytes)
+        yield Note(id=job, fence=fence, kind="log", data=data, stream=line.stream, at_us=line.at_us)
 
 
 def _cut(data: bytes, most: int) -> bytes:

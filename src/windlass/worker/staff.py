@@ -25,6 +25,8 @@ class Wish(NamedTuple):
     tasks: frozenset[str] | None = None
     alone: bool = True
     """Whether there may be some among them that need a process to themselves."""
+    besides: bool = False
+    """Whether it is for others than those before it, and so is asked for whatever came of them."""
 
 
 class Office(Protocol):

@@ -22,6 +22,7 @@ from windlass.worker.asked import EMPTY_LOOK_S, LOOK_S, Asked, hearing_signals
 from windlass.worker.crew import Crew
 from windlass.worker.plan import Plan
 from windlass.worker.runners import Runners
+from windlass.worker.scripts.files import check_folders
 from windlass.worker.service import log
 from windlass.worker.staff import Office
 
@@ -68,8 +69,10 @@ class Supervisor:
         self._engine = engine
         engine.open()
 
+        check_folders(self._plan.scripts or settings.scripts)
+
         def make_staff(office: Office) -> Runners:
-            return self._runners.serve(office, self.bus)
+            return self._runners.serve(office, self.bus, engine.capabilities.locks)
 
         crew = Crew(
             engine,
@@ -93,7 +96,7 @@ class Supervisor:
                 crew.drain()
             elif word is not None:
                 return
-            if os.getpid() == 1:
+            if os.getpid() == 1 or self._runners.roster.scripts is not None:
                 reap_strays(self._runners.pids())
             if (crew.draining and not crew.desk.open) or (until_empty and crew.has_nothing_to_do()):
                 return

@@ -20,7 +20,7 @@ class Suspects:
 
     def has_room(self) -> bool:
         with self._roster.lock:
-            busy = self.wait or any(runner.apart for runner in self._roster.living)
+            busy = self._waiting or any(runner.apart for runner in self._roster.living)
             return not self._roster.stopping and not busy
 
     def put(self, suspect: Claim) -> None:
@@ -28,9 +28,11 @@ class Suspects:
         self._wake()
 
     @property
-    def wait(self) -> bool:
-        """Whether there are any."""
-        return bool(self._waiting)
+    def first(self) -> Claim | None:
+        """The one that a process is started for next; None: there is none."""
+        with suppress(IndexError):
+            return self._waiting[0]
+        return None
 
     def take(self) -> Claim | None:
         """The next one, for which there is a process now; None: it was taken back meanwhile."""

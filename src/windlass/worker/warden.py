@@ -103,7 +103,7 @@ class Warden:
                 runner.epoch += 1
                 runner.page.revoke(runner.epoch)
                 runner.revoked_us = now_us
-            log.info("Runner %d gets no further; what waits in it goes to others.", runner.number)
+            log.info("%s gets no further; what waits in it goes to others.", runner.name)
         elif runner.revoked_us and now_us - runner.revoked_us >= LOOK_S * 1e6:
             # What is not on the page now has not started, or its end was written before: that is read first.
             started = {(mark.job, mark.fence) for mark in marks}
@@ -121,8 +121,8 @@ class Warden:
     def _weigh(self, runner: RunnerProcess, marks: list[Mark]) -> None:
         claim = runner.alone if runner.alone_sent else None
         memory = memory_of(claim) if claim is not None else None
-        if memory is None and self._max_memory is None:
-            return
+        if (memory is None and self._max_memory is None) or runner.for_scripts:
+            return  # that one weighs each of its scripts itself
         seen = footprint(runner.pid)
         if seen is None:
             return
@@ -131,7 +131,7 @@ class Warden:
             text = f"a task used {show_memory(used)}, more than its memory of {show_memory(memory)}"
             self._sentence(runner, Sentence((claim.id, claim.fence), "memory", text, used))
         elif self._max_memory is not None and seen.rss > self._max_memory and self._retire(runner):
-            log.info("Runner %d has %s in memory; another takes its place.", runner.number, show_memory(seen.rss))
+            log.info("%s has %s in memory; another takes its place.", runner.name, show_memory(seen.rss))
 
     def _sentence(self, runner: RunnerProcess, sentence: Sentence) -> None:
         runner.sentence = sentence

@@ -36,6 +36,7 @@ from windlass.engines.checks import (
     check_settlements,
 )
 from windlass.engines.findings import Finding
+from windlass.engines.locks import ClaimLocks
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
@@ -116,6 +117,7 @@ class Hands:
             raise
         self.reserve = Reserve(paths, reserve_bytes)
         self.owners = Owners(paths)
+        self.claim_locks = ClaimLocks(paths.claims)
         self.bells = Bells(paths)
         self.readers = Readers(paths, self.gate)
         self.committer = Committer(paths, self.gate, self.reserve, clock, plain, self.bells.signal)
@@ -180,9 +182,16 @@ class SqliteEngine:
         disk_floor: int = DISK_FLOOR,
         disk_reserve: int = DISK_RESERVE,
     ) -> None:
-        self.capabilities = Capabilities(name="sqlite", settle="atomic", death=death, durable="host", processes=True)
         # Now and not at open: the process may work in another folder by then.
         self._path = Path(path).absolute()
+        self.capabilities = Capabilities(
+            name="sqlite",
+            settle="atomic",
+            death=death,
+            durable="host",
+            processes=True,
+            locks=str(Paths(self._path).claims),
+        )
         self._limits = limits or Limits()
         self._clock: Clock = SystemClock()
         self._disk_floor = disk_floor
@@ -394,9 +403,10 @@ class SqliteEngine:
             known.difference_update(dead)
             return dead
 
-        swept = self._write(lambda tx: sweep.sweep(tx, sweep_, self._limits, judge))
+        swept = self._write(lambda tx: sweep.sweep(tx, sweep_, self._limits, judge, hands.claim_locks.held))
         if self.capabilities.death == "lock":
             hands.owners.bury_strays(known)
+            hands.claim_locks.clear(known)
         hands.bells.clear_strays()
         return swept
 

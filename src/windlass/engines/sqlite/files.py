@@ -5,6 +5,7 @@
     jobs.db.d/open     held shared by every open engine; says whether the last one ended cleanly
     jobs.db.d/reserve  bytes to give up when the disk is full, so that running jobs can still be settled
     jobs.db.d/owners/  a lock per living worker (owners.py)
+    jobs.db.d/claims/  a lock per claim that may outlive its worker (engines/locks.py)
     jobs.db.d/wake/    a FIFO per listener (listen.py)
 
 A link or a foreign owner in any of these places is refused: whoever can swap a file for a link can make us write
@@ -63,6 +64,7 @@ class Paths:
         self.open = self.folder / "open"
         self.reserve = self.folder / "reserve"
         self.owners = self.folder / "owners"
+        self.claims = self.folder / "claims"
         self.wake = self.folder / "wake"
 
     def prepare(self) -> list[str]:
@@ -72,7 +74,7 @@ class Paths:
             raise NotWritable(f"The folder {parent} does not exist.", "Make it, or give another path in the URL.")
         notices = self._look_at_leftovers()
         self._look_at_the_database()
-        for folder in (self.folder, self.owners, self.wake):
+        for folder in (self.folder, self.owners, self.claims, self.wake):
             make_folder(folder)
         os.close(open_safely(self.database))
         for path in (self.wal, self.shm):

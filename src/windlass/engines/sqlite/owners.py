@@ -2,9 +2,7 @@
 
 No clock and no false alarm: a stopped worker still holds its lock, a killed one has lost it a millisecond later. The
 lock is taken before the worker's card is written, so a card without a held lock is a dead worker.
-
-A file is removed only by one who holds its lock, and a lock counts only if its file is still in place: so nobody can
-take the file of a living worker away, or hold a lock that others do not see.
+How such files are held and removed: engines/locks.py.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from pathlib import Path
 from windlass.core import system
 from windlass.core.errors import StoreClosed, WorkerGone
 from windlass.core.ids import WorkerId
+from windlass.engines.locks import is_in_place, take
 from windlass.engines.sqlite.files import Paths, open_safely
 
 PATIENCE_S = 1.0
@@ -51,7 +50,7 @@ class Owners:
         while True:
             descriptor = open_safely(path)
             try:
-                if _locked(descriptor) and _in_place(path, descriptor):
+                if take(descriptor) and is_in_place(path, descriptor):
                     return descriptor
             except BaseException:
                 os.close(descriptor)
@@ -91,9 +90,9 @@ class Owners:
             except FileNotFoundError:
                 return True
             try:
-                if not _locked(descriptor):
+                if not take(descriptor):
                     return False
-                if _in_place(path, descriptor):
+                if is_in_place(path, descriptor):
                     if bury:
                         path.unlink()
                     return True
@@ -120,20 +119,3 @@ class Owners:
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
-
-
-def _locked(descriptor: int) -> bool:
-    """Takes the lock if it is free."""
-    try:
-        system.flock(descriptor, system.LOCK_EX | system.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _in_place(path: Path, descriptor: int) -> bool:
-    """Whether the file is still the one that its path names: somebody may have removed it before we had its lock."""
-    try:
-        return os.lstat(path).st_ino == os.fstat(descriptor).st_ino
-    except FileNotFoundError:
-        return False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
 
-from windlass.core.ids import WorkerId
+from windlass.core.ids import JobId, WorkerId
 from windlass.core.job import Outcome, State
 from windlass.core.lifecycle import POISON, Standing, decide
 from windlass.core.limits import Limits
@@ -31,13 +31,15 @@ _card = msgspec.json.Decoder(Card).decode
 
 Judge = Callable[[Tx], list[WorkerId]]
 """Names the workers that are dead by the engine's way of knowing."""
+Kept = Callable[[WorkerId, int], set[JobId]]
+"""Names the jobs of a dead worker that go on without it now."""
 
 
-def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge) -> Swept:
+def sweep(tx: Tx, order: Sweep, limits: Limits, judge: Judge, kept: Kept) -> Swept:
     """Takes back lost workers' jobs, goes on with chores, and ends what has run out of time."""
     admission, left = Admission(tx, limits), min(order.limit, MOST_RECORDS)
     before = tx.connection.total_changes()
-    taken = _lost(admission, judge, left)
+    taken = _lost(admission, judge, kept, left)
     left -= taken.lost
     chores = admission.do_chores(left) if left > 0 else 0
     left -= chores
@@ -86,18 +88,23 @@ def by_lease(tx: Tx, sweeper: WorkerId | None) -> list[WorkerId]:
     return [worker for worker, _, seen_us, own_us, gone in cards if not gone and seen_us + own_us < tx.now_us]
 
 
-def _lost(admission: Admission, judge: Judge, limit: int) -> Swept:
-    """Marks workers dead first, so that none of them can renew, and then takes their jobs back."""
+def _lost(admission: Admission, judge: Judge, kept: Kept, limit: int) -> Swept:
+    """Marks workers dead first, so that none of them can renew, and then takes their jobs back, but for those that
+    go on.
+    """
     tx, workers, taken = admission.tx, 0, 0
     deaths: list[Death] = []
     poisoned: list[Poisoned] = []
     for worker in judge(tx):
         tx.run(sql("card_lose"), (worker,))
-        deaths.append(_death(tx, worker))
+        deaths.append(_death(tx, worker, len(kept(worker, tx.now_us))))
     for worker, _, _, _, lost in tx.run(sql("card_all")).fetchall():
         if not lost:
             continue
-        taken += _take_back(admission, sql("running_next"), (worker, max(0, limit - taken)), poisoned)
+        going_on = kept(worker, tx.now_us)
+        # So many more are looked at, or those that go on could stand before all others for ever.
+        most = max(0, limit - taken) + len(going_on)
+        taken += _take_back(admission, sql("running_next"), (worker, most), poisoned, going_on)
         if not tx.run(sql("running_count"), (worker,)).get:
             leave(tx, worker)
             workers += 1
@@ -106,16 +113,21 @@ def _lost(admission: Admission, judge: Judge, limit: int) -> Swept:
     return Swept(workers=workers, lost=taken, deaths=tuple(deaths[:BATCH]), poisoned=tuple(poisoned[:BATCH]))
 
 
-def _death(tx: Tx, worker: WorkerId) -> Death:
+def _death(tx: Tx, worker: WorkerId, going_on: int) -> Death:
     card = _card(tx.run(sql("card_read"), (worker,)).fetchone()[0])
-    jobs = tx.run(sql("running_count"), (worker,)).get
+    jobs = tx.run(sql("running_count"), (worker,)).get - going_on
     return Death(worker=worker, name=card.name, host=card.host, pid=card.pid, jobs=jobs)
 
 
-def _take_back(admission: Admission, statement: str, values: tuple[Any, ...], poisoned: list[Poisoned]) -> int:
-    found = admission.tx.run(statement, values).fetchall()
-    for columns in found:
-        row = Row(*columns)
+def _take_back(
+    admission: Admission,
+    statement: str,
+    values: tuple[Any, ...],
+    poisoned: list[Poisoned],
+    but: Collection[JobId] = (),
+) -> int:
+    found = [row for columns in admission.tx.run(statement, values).fetchall() if (row := Row(*columns)).id not in but]
+    for row in found:
         take_back(admission, row)
         if row.state == State.DEAD and row.reason == POISON:
             poisoned.append(Poisoned(id=row.id, task=row.task, crashes=row.crashes))
