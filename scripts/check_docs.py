@@ -8,8 +8,8 @@ temporary folder. A traceback shows the line number in the Markdown file. `conso
 title="not run"`, or a language that nothing runs (text, mermaid, toml, json, sql). Any other tag is refused: a
 misspelt one would silently take a block out of the check.
 
-A `python` block whose first line is a file's name (`# tasks.py`) is that file: it is put into the folder before the
-program starts, so that other blocks can import it. A second block of that name goes on with it.
+A `python` block whose first line is a file's name (`# tasks.py`, `# jobs/report.py`) is that file: it is put into the
+folder before the program starts, so that other blocks can import it. A second block of that name goes on with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scripts.walk_docs import NotAsShown, Walk
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`]*?)[ \t]*$")
-FILE = re.compile(r"# (?P<name>\w+\.py)")
+FILE = re.compile(r"# (?P<name>(\w+/)*\w+\.py)")
 RUN = {"python", "console"}
 ON_A_TERMINAL = {"docs/how-to/look-inside.md", "docs/how-to/dead-letters.md"}
 """Pages that show what a terminal shows: tests/docs/test_shell_pages.py types them on one."""
@@ -117,7 +117,9 @@ def run(source: str, name: str, beside: dict[str, str]) -> str:
         script = Path(code) / (re.sub(r"\W", "_", name) + ".py")
         script.write_text(source, encoding="utf-8")
         for file, text in beside.items():
-            (Path(work) / file).write_text(text, encoding="utf-8")
+            place = Path(work) / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
         try:
             done = subprocess.run(
                 [sys.executable, str(script)],

@@ -100,7 +100,9 @@ class Walk:
 
     def put(self, name: str, block: Block) -> None:
         """Writes a file, or goes on with it."""
-        with (self._folder / name).open("a", encoding="utf-8") as file:
+        place = self._folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("a", encoding="utf-8") as file:
             file.write("\n".join(block.body) + "\n")
 
     def type_all(self, block: Block) -> None:

@@ -1,0 +1,3 @@
+"""What every report begins with."""
+
+HEAD = "The shop by the bay"
