@@ -29,7 +29,7 @@ def test_a_script_is_sent_run_and_shown_with_all_that_was_said_of_it(shell: Shel
     words = ("--name", "Daily report", "--memory", "256MB", "--at", "in 1 second", "--timeout", "1h")
     job_id = shell.out("script", "jobs/report.py", *words, "--", "--day", "2026-11-15")
     shown = json.loads(shell.out("jobs", "show", job_id, "--json"))
-    assert (shown["state"], shown["task"]) == ("scheduled", "windlass.script")
+    assert (shown["state"], shown["task"], shown["script"]) == ("scheduled", "windlass.script", "Daily report")
     assert 0 < shown["due_us"] - shown["created_us"] <= 1_000_000
     with shell.running("worker", "--scripts", "jobs/", "-n", "night") as worker:
         worker.wait_for("has started")
@@ -51,7 +51,7 @@ def test_whoever_waits_learns_by_the_exit_code(shell: Shell) -> None:
         worker.wait_for("has started")
         assert shell.out("script", "jobs/report.py", "--wait") == "0"
         done = shell("script", "jobs/fails.py", "--wait", code=1)
-    assert "The script ended with exit code 4." in done.stderr
+    assert "The script jobs/fails.py ended with exit code 4." in done.stderr
 
 
 @pytest.mark.usefixtures("jobs")
@@ -93,8 +93,41 @@ def test_what_no_script_can_be_is_refused_before_anything_is_made(shell: Shell) 
     assert "either `delay` or `at`" in shell.refused("script", "a.py", "--at", "14:30", "--delay", "5", code=2)
     assert "name another, such as" in shell.refused("script", "a.py", "-u", "memory://", code=2)
     assert not (shell.folder / "windlass.db").exists()
+    no_option = shell.refused("script", "a.py", "--day", "1", code=2)
+    assert "windlass script has no option --day. What is meant for the script goes after --" in no_option
+
+
+@pytest.mark.usefixtures("jobs")
+def test_what_was_sent_is_told_and_why_nothing_comes(shell: Shell) -> None:
+    done = shell("script", "jobs/report.py", "--at", "in 1 hour", "--key", "nightly")
+    assert "A new store begins here: sqlite:///windlass.db in " in done.stderr
+    assert "It is scheduled for " in done.stderr
+    again = shell("script", "jobs/report.py", "--key", "nightly")
+    assert again.stdout == done.stdout
+    assert "Nothing was sent: this job of the same key or id is there already." in again.stderr
+    waits = subprocess.Popen(
+        shell.command("jobs", "logs", "-f", shell.out("script", "jobs/report.py")),
+        cwd=shell.folder,
+        env=shell.environ,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert waits.stderr is not None
+    assert "windlass worker --scripts jobs/" in waits.stderr.readline()
+    waits.terminate()
+    waits.wait(60)
+    waits.stderr.close()
+
+
+@pytest.mark.usefixtures("jobs")
+def test_whoever_follows_one_that_fails_is_told_why(shell: Shell) -> None:
+    job_id = shell.out("script", "jobs/fails.py")
+    shell("worker", "--scripts", "jobs", "--until-empty", "-u", "sqlite:///windlass.db")
+    done = shell("jobs", "logs", "-f", job_id, code=1)
+    assert "The script jobs/fails.py ended with exit code 4." in done.stderr
 
 
 def test_a_worker_with_neither_an_app_nor_scripts_or_with_a_folder_that_is_not_there_is_refused(shell: Shell) -> None:
     assert "Which app? Give a file or a module" in shell.refused("worker", code=2)
     assert "There is no folder of scripts 'none'. Make it" in shell.refused("worker", "--scripts", "none", code=2)
+    assert "Leave --url out" in shell.refused("worker", "tasks.py", "-u", "sqlite:///x.db", code=2)

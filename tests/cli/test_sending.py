@@ -40,7 +40,7 @@ def test_words_become_arguments(shell: Shell, words: tuple[str, ...], result: st
 def test_a_file_of_lines_becomes_jobs(shell: Shell) -> None:
     done = shell("send", "-A", "tasks.py", "add", stdin='[1, 2]\n\n{"a": 3, "b": 4}\n')
     ids = done.stdout.split()
-    assert done.stderr == "2 jobs sent.\n"
+    assert done.stderr.endswith("\n2 jobs sent.\n")
     work(shell)
     assert [shell.out("result", job_id) for job_id in ids] == ["3", "7"]
     (shell.folder / "names.jsonl").write_text("".join(f'"n{number}"\n' for number in range(2_500)))
@@ -205,13 +205,14 @@ def test_a_parameter_may_have_any_name_and_is_given_once(shell: Shell) -> None:
 
 
 def test_a_call_says_on_which_queue_the_job_is(shell: Shell) -> None:
-    assert shell("call", "-A", "tasks", "greet", "ann").stderr == "The job is on the queue mail.\n"
+    assert shell("call", "-A", "tasks", "greet", "ann").stderr.endswith("\nThe job is on the queue mail.\n")
     assert shell("call", "tasks.greet", "ann", "-q", "slow").stderr.startswith("The job is on the queue slow.\n")
     sent = shell("call", "-A", "tasks", "greet", "ann", "--json")
     assert (json.loads(sent.stdout)["queue"], sent.stderr) == ("mail", "")
     first = shell("call", "-A", "tasks", "add", "1", "1", "--key", "once", "-q", "slow").stdout
     again = shell("call", "-A", "tasks", "add", "1", "1", "--key", "once")
-    assert (again.stdout, again.stderr) == (first, "The job is on the queue slow.\n"), "where the first one is"
+    said = "Nothing was sent: this job of the same key or id is there already.\nThe job is on the queue slow.\n"
+    assert (again.stdout, again.stderr) == (first, said), "where the first one is"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,8 @@ def test_who_waits_for_what_nobody_will_run_is_told_at_once(shell: Shell, words:
 
 def test_a_task_that_no_worker_knows_is_sent_with_a_remark(shell: Shell) -> None:
     done = shell("call", "elsewhere.task", "1")
-    assert done.stderr == (
+    assert done.stderr.startswith(f"A new store begins here: sqlite:///windlass.db in {shell.folder}.\n")
+    assert done.stderr.endswith(
         "The job is on the queue default.\nNo running worker knows elsewhere.task: the job waits for one.\n"
     )
     with shell.running("worker", "tasks.py") as worker:

@@ -49,7 +49,7 @@ def test_what_goes_on_stays_until_its_lock_is_free_and_the_others_go_at_once(
     assert engine.sweep(Sweep()).lost == 1
     assert (record(engine, other).state, record(engine, goes_on).state) == (State.READY, State.RUNNING)
     assert engine.sweep(Sweep()).lost == 0
-    os.close(held)
+    os.close(held.descriptor)
     swept = engine.sweep(Sweep())
     assert (swept.lost, swept.workers) == (1, 1)
     assert (record(engine, goes_on).state, record(engine, goes_on).losses) == (State.READY, 1)
@@ -63,7 +63,7 @@ def test_past_its_time_it_is_taken_though_its_lock_is_held(engine: SqliteEngine,
     die(engine, worker)
     assert engine.sweep(Sweep()).lost == 1
     assert record(engine, job).state is State.READY
-    os.close(held)
+    os.close(held.descriptor)
 
 
 def test_many_that_go_on_do_not_stand_before_the_others(engine: SqliteEngine, locks: ClaimLocks) -> None:
@@ -74,7 +74,7 @@ def test_many_that_go_on_do_not_stand_before_the_others(engine: SqliteEngine, lo
     assert record(engine, jobs[4]).state is State.READY
     for descriptor in held:
         assert descriptor is not None
-        os.close(descriptor)
+        os.close(descriptor.descriptor)
 
 
 def test_a_lock_is_held_once_and_is_gone_with_its_release(engine: SqliteEngine, locks: ClaimLocks) -> None:
@@ -83,7 +83,7 @@ def test_a_lock_is_held_once_and_is_gone_with_its_release(engine: SqliteEngine, 
     assert held is not None
     assert locks.hold(worker, job, None) is None
     assert files(engine) == [f"{worker.hex()}-{job.hex()}.lock"]
-    locks.release(worker, job, held)
+    held.release()
     assert files(engine) == []
 
 
@@ -91,8 +91,8 @@ def test_a_copy_of_its_descriptor_holds_it_too(locks: ClaimLocks) -> None:
     worker, job = new_id(), new_id()
     held = locks.hold(worker, job, None)
     assert held is not None
-    copy = os.dup(held)
-    os.close(held)
+    copy = os.dup(held.descriptor)
+    os.close(held.descriptor)
     assert locks.held(worker, CLOCK.now_us()) == {job}
     os.close(copy)
     assert locks.held(worker, CLOCK.now_us()) == set()
@@ -104,11 +104,11 @@ def test_what_workers_left_that_nobody_knows_any_more_is_removed(engine: SqliteE
     assert free is not None
     assert held is not None
     assert of_known is not None
-    os.close(free)
-    os.close(of_known)
+    os.close(free.descriptor)
+    os.close(of_known.descriptor)
     engine.sweep(Sweep())
     assert len(files(engine)) == 2
-    os.close(held)
+    os.close(held.descriptor)
     engine.renew(Beat(card=Card(worker=known), beat=1, bye=True))
     engine.sweep(Sweep())
     assert files(engine) == []

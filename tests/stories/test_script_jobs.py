@@ -75,7 +75,9 @@ def said(job: dict[str, Any], stream: str) -> list[str]:
 def test_the_example_sends_three_scripts_and_shows_what_becomes_of_them(stage: Stage) -> None:
     assert stage.exit_code(stage.now) == 0
     _the_immediate_one(stage)
-    with pytest.raises(JobDead, match=r"The script ended with exit code 1\. Its log says what it wrote"):
+    with pytest.raises(
+        JobDead, match=r"The script jobs/sometimes\.py ended with exit code 1\. Its log says what it wrote"
+    ):
         stage.exit_code(stage.risky)
     _the_one_that_fails(stage)
     assert stage.exit_code(stage.later) == 0

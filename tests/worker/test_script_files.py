@@ -58,7 +58,11 @@ def make_unreadable(place: Path) -> None:
 REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("jobs/none.py", lambda _: None, "There is no script "),
     ("jobs/run.py/below", lambda _: None, "There is no script "),
-    ("secret/run.py", lambda _: None, "is not in a folder of scripts of this worker. Put it into jobs/, or start"),
+    (
+        "secret/run.py",
+        lambda _: None,
+        "is not in a folder of scripts of this worker. Those are jobs/, and a relative path begins in ",
+    ),
     ("jobs/../secret/run.py", lambda _: None, "is not in a folder of scripts"),
     ("jobs-not/run.py", lambda _: None, "is not in a folder of scripts"),
     ("/etc/passwd", lambda _: None, "is not in a folder of scripts"),

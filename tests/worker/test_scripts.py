@@ -100,7 +100,7 @@ def test_any_executable_with_a_first_line_runs_and_its_exit_code_decides(yard: Y
     assert said(handle, "stdout") == [f"{yard.folder / path} {handle.id} x y"]
     assert record(handle).state is State.DEAD
     assert failure(handle).type == ScriptFailed.__name__
-    assert failure(handle).message.startswith("The script ended with exit code 3.")
+    assert failure(handle).message.startswith(f"The script {path} ended with exit code 3.")
     assert failure(handle).traceback == "gone wrong"
     assert said(handle)[-1].startswith("Ended with exit code 3 after ")
 
@@ -238,7 +238,7 @@ def test_a_timeout_asks_first_and_what_it_says_then_is_kept(yard: Yard, app: App
     handle = app.script(path, timeout=0.3)
     wait_ended(handle)
     assert (outcomes(handle), record(handle).reason) == ([Outcome.TIMED_OUT], "timed_out")
-    assert failure(handle).message == "The script did not end within its timeout of 300ms."
+    assert failure(handle).message == f"The script {path} did not end within its timeout of 300ms."
     assert said(handle, "stdout") == ["bye"]
     assert re.match("Timed out after .*, and ended with exit code 0", said(handle, "")[-1])
 
@@ -310,7 +310,7 @@ def test_the_memory_of_all_its_processes_counts_and_its_neighbour_goes_on(yard: 
     neighbour, handle = app.script(other), app.script(path, memory="100MB")
     wait_ended(handle)
     assert failure(handle).type == "MemoryLimit"
-    assert failure(handle).message.startswith("The script used ")
+    assert failure(handle).message.startswith(f"The script {path} used ")
     assert "more than its memory of 100MB" in failure(handle).message
     yard.go("go")
     assert neighbour.get(timeout=HANG_S) == 0
@@ -321,7 +321,7 @@ def test_what_it_asks_for_at_once_is_refused_by_the_kernel(yard: Yard, app: App)
     yard.script_worker()
     handle = app.script(path, memory="100MB")
     wait_ended(handle)
-    assert failure(handle).message.startswith("The script ended with exit code 1.")
+    assert failure(handle).message.startswith(f"The script {path} ended with exit code 1.")
     assert failure(handle).traceback.endswith("MemoryError")
 
 
@@ -345,6 +345,7 @@ def test_one_that_forks_and_escapes_is_found_and_ended_with_the_script(yard: Yar
     handle = app.script(path)
     assert handle.get(timeout=HANG_S) == 0
     wait_gone([number_in(yard.folder / name) for name in ("known", "hidden")])
+    assert "What it left behind was killed: " in said(handle)[-1]
 
 
 def test_more_processes_than_it_may_be_end_it(yard: Yard, app: App) -> None:
@@ -355,7 +356,7 @@ def test_more_processes_than_it_may_be_end_it(yard: Yard, app: App) -> None:
     worker = yard.script_worker(WINDLASS_SCRIPT_PROCESSES="8")
     handle = app.script(path)
     wait_ended(handle)
-    assert failure(handle).message.startswith("The script was more than 8 processes.")
+    assert failure(handle).message.startswith(f"The script {path} was more than 8 processes.")
     runner = worker.script_runner
     wait_for("no child", lambda: Path(f"/proc/{runner}/task/{runner}/children").read_text() == "")
 
@@ -400,7 +401,8 @@ def test_one_that_uses_up_its_processor_time_is_ended(yard: Yard, app: App) -> N
     yard.script_worker(WINDLASS_SCRIPT_CPU="1s")
     handle = app.script(path)
     wait_ended(handle)
-    assert failure(handle).message == "The script was killed by SIGXCPU. It used more than 1s of CPU: see `script_cpu`."
+    said_of_it = "was killed by SIGXCPU. It used more than 1s of CPU: see `script_cpu`."
+    assert failure(handle).message == f"The script {path} {said_of_it}"
 
 
 # ── a worker that dies ──────────────────────────────────────────────────────────────────────────────────
@@ -422,6 +424,7 @@ def test_with_its_worker_a_script_dies_and_whatever_it_has_started(yard: Yard, a
     yard.script_worker()
     assert handle.get(timeout=HANG_S) == 0
     assert counts(handle) == (1, 0, 1)
+    assert "It runs again, for its last worker has died." in said(handle, "")
 
 
 def test_after_the_death_of_all_its_processes_a_script_that_goes_on_keeps_its_job_and_others_are_taken_at_once(
@@ -451,6 +454,19 @@ def test_after_the_death_of_all_its_processes_a_script_that_goes_on_keeps_its_jo
     assert counts(outlives) == (1, 0, 1)
 
 
+def test_one_that_cannot_be_started_now_is_started_later(yard: Yard, app: App) -> None:
+    path = yard.script("busy.sh", "#!/bin/sh\necho ran\n")
+    writing = (yard.folder / path).open("a")  # the kernel starts no file that somebody writes
+    try:
+        worker = yard.script_worker()
+        handle = app.script(path)
+        worker.wait_for("cannot be started now: Text file busy.")
+    finally:
+        writing.close()
+    assert handle.get(timeout=HANG_S) == 0
+    assert (said(handle, "stdout"), record(handle).attempt) == (["ran"], 1)
+
+
 # ── what is no script there ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -460,6 +476,8 @@ def test_what_cannot_be_run_is_dead_with_one_sentence_and_the_worker_goes_on(yar
     os.symlink("../secret.py", jobs / "link.py")
     yard.script("plain.sh", "#!/bin/sh\n", 0o644)
     yard.script("bare", "no first line\n")
+    (jobs / "dos.sh").write_bytes(b"#!/bin/sh\r\necho\r\n")
+    (jobs / "dos.sh").chmod(0o755)
     (jobs / "folder").mkdir()
     swapped = app.script(yard.script("swapped.py", "print('good')\n"))
     (jobs / "swapped.py").unlink()
@@ -472,7 +490,11 @@ def test_what_cannot_be_run_is_dead_with_one_sentence_and_the_worker_goes_on(yar
         swapped: "is a link out of its folder.",
         app.script("jobs/plain.sh"): "is not executable. Run: chmod +x plain.sh",
         app.script("jobs/folder"): "is a folder, not a script.",
-        app.script("jobs/bare"): "The script cannot be started: Exec format error.",
+        app.script("jobs/bare"): "cannot be started: Exec format error. Its first line names its program: #!/bin/sh.",
+        app.script(
+            "jobs/dos.sh"
+        ): "cannot be started by '/bin/sh\\r': No such file or directory. Write its lines as Unix",
+        app.script("jobs/bare", args=["x" * 200_000]): "cannot be started: Argument list too long.",
         app.send("windlass.script", "jobs/none.py", ["a\0b"]): "cannot hold a NUL.",
         app.send("windlass.script", 7): "",
     }

@@ -9,9 +9,10 @@ from typing import Any, Protocol, TypedDict
 
 import msgspec
 
-from windlass.app.options import TaskOptions, read_retry
+from windlass.app.options import SEND_OPTIONS, TaskOptions, read_retry
 from windlass.app.task import House, Sender
 from windlass.core.durations import Duration
+from windlass.core.names import refuse_unknown
 from windlass.core.retry import Retry
 from windlass.core.scripts import SCRIPT, new_script, whoever_sends
 from windlass.core.settings import Settings
@@ -44,6 +45,7 @@ class Yard(House, Protocol):
 
 def sender(app: Yard, retry: Retry | int | None, how: Mapping[str, Any]) -> Sender[..., int]:
     """Sends scripts as that says."""
+    refuse_unknown("A script", how, ("args", "name", "retry", *SEND_OPTIONS))
     usual = TaskOptions(memory=app.settings.script_memory_bytes)
     plain: Sender[..., int] = Sender(app, SCRIPT, usual)
     made = plain.using(**how)

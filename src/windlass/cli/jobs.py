@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.bulk import Deed, Manner, bulk_options, change_found, change_named
-from windlass.cli.main import Lazy
+from windlass.cli.main import FAILED, Lazy
 from windlass.cli.options import Store, Whole, store, store_options
 from windlass.cli.output import Sheet, When, put, put_json, put_sheet, say
 from windlass.cli.picking import filters, is_narrow, job_ids, misspelt, query
@@ -110,10 +110,16 @@ Examples:
   windlass jobs logs 0198f2b0-6b3c-7000-8000-0123456789ab -f"""
 )
 @click.argument("job_id")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Go on until the job has ended; 1 is the exit code of one that has not succeeded.",
+)
 @store_options
 def logs(job_id: str, follow: bool, name: str | None, url: str | None, as_json: bool) -> None:
     """Print the log of a job: when, in which attempt, what."""
+    from windlass.core.job import State
     from windlass.engines.protocol import Interest
     from windlass.ops import view
 
@@ -124,12 +130,26 @@ def logs(job_id: str, follow: bool, name: str | None, url: str | None, as_json: 
             put_json(page.lines)
             return
         seen = _put_log(page.lines, as_json=as_json)
+        if follow and not page.lines and not page.ended:
+            _tell_why(here, wanted)
         while follow and not page.ended:
             here.engine.listen(Interest(ends=frozenset({wanted})), LOOK_S)
             page = view.log(here.engine, wanted, seen)
             seen = _put_log(page.lines, seen, as_json=as_json)
-        if follow:
-            say(f"The job is {page.state}.")
+        if follow and page.state is State.SUCCEEDED:
+            say("The job is succeeded.")
+        elif follow:
+            _tell_why(here, wanted)
+            click.get_current_context().exit(FAILED)
+
+
+def _tell_why(here: Store, job_id: JobId) -> None:
+    """Why nothing comes, or why it did not succeed."""
+    from windlass.cli.remedy import with_remedy
+    from windlass.ops.why import explain
+
+    found = explain(here.engine, job_id)
+    say(with_remedy(found.said, found.cause, found.queue))
 
 
 def _put_log(lines: tuple[LineView, ...], seen: int = 0, *, as_json: bool) -> int:

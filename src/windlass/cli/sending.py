@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +26,7 @@ from windlass.cli.options import (
 from windlass.cli.output import put, put_json, say
 from windlass.cli.picking import nearest
 from windlass.core.plural import number_of
-from windlass.core.redact import MASK
+from windlass.core.redact import MASK, redact_url
 from windlass.core.secret import Secret, is_marked
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def send_options(function: Any) -> Any:
                 callback=amounts,
                 help="Run it where so much of a resource is free, such as browser=1.",
             ),
-            click.option("--key", help="Refuse it as a duplicate while another job of this key has not ended."),
+            click.option(
+                "--key", help="Send nothing while another job of this key has not ended; that one's id is printed."
+            ),
             json_option,
         )
     ):
@@ -111,7 +114,7 @@ def call(task: str, arguments: tuple[str, ...], waits: bool, timeout: Any, as_js
     """Send a job of TASK with these ARGUMENTS, and print its id."""
     args, kwargs = _arguments(arguments)
     with an_app(how.pop("name"), how.pop("url")) as app:
-        sender, remark = _sender(app, task, how)
+        sender, remark = _sender(app, task, how, as_json=as_json)
         hint = OTHER_QUEUE if how["queue"] is None and not app.tasks and not as_json else ""
         handle = sender.delay(*args, **kwargs)
         hand_over(app, handle, remark, hint, waits=waits or timeout is not None, timeout=timeout, as_json=as_json)
@@ -131,7 +134,7 @@ A line is a list of arguments, or an object of arguments by name; anything else 
 def send(task: str, source: Any, as_json: bool, **how: Any) -> None:
     """Send a job of TASK for every line of a file, a JSON value each."""
     with an_app(how.pop("name"), how.pop("url")) as app:
-        sender, remark = _sender(app, task, how)
+        sender, remark = _sender(app, task, how, as_json=as_json)
         sent, heard = 0, True
         try:
             for batch in _in_batches(_lines(source)):
@@ -175,14 +178,20 @@ def hand_over(
     as_json: bool,
 ) -> None:
     """Tells where the job is that was sent, and waits for its end if asked to."""
+    from windlass.ops.why import Cause
+
     if waits:
         _tell_before_waiting(app, handle, remark, hint, as_json=as_json)
         _put_outcome(handle, timeout, as_json=as_json)
         return
     found = _explained(app, handle)
     put_json({"id": handle.id, "queue": found and found.queue}) if as_json else put(handle.id)
+    if handle.duplicate and not as_json:
+        say("Nothing was sent: this job of the same key or id is there already.")
     if found is not None and not as_json:
         say(f"The job is on the queue {found.queue}.")
+        if found.cause in {Cause.NOT_DUE, Cause.TOO_BIG}:
+            say(found.said)
     if remark or (hint and _is_not_taken(found)):
         say(remark or hint)
 
@@ -263,19 +272,25 @@ def _in_batches(calls: Iterator[Line]) -> Iterator[list[Line]]:
         raise wrong
 
 
-def _sender(app: App, task: str, how: dict[str, Any]) -> tuple[Sender[..., Any], str]:
+def _sender(app: App, task: str, how: dict[str, Any], *, as_json: bool) -> tuple[Sender[..., Any], str]:
     """Who sends, and what is to be said about it once it is sent."""
     options = {name: value for name, value in how.items() if value is not None}
     app.named(task).using(**options)  # refused before the store is opened, which may make it
-    refuse_what_ends_here(app)
+    open_store(app, as_json=as_json)
     full, remark = _full_name(app, task)
     sender = app.named(full)
     return sender.using(**options) if options else sender, remark
 
 
-def refuse_what_ends_here(app: App) -> None:
-    """Refuses a store that is no more when this command has ended."""
+def open_store(app: App, *, as_json: bool) -> None:
+    """Opens it, and says so where it is new: in another folder it is another one. One that ends here is refused."""
+    from windlass.engines.connect import sqlite_path
+
+    url = app.settings.url
+    is_new = url.startswith("sqlite:") and not sqlite_path(url).exists()
     what = app.engine.capabilities
+    if is_new and not as_json:
+        say(f"A new store begins here: {redact_url(url)} in {Path.cwd()}.")
     if not what.processes:
         raise click.UsageError(
             f"A store of the {what.name} engine ends with this command, and the job with it: name another, such as "

@@ -73,6 +73,9 @@ def worker_options(function: Any) -> Any:
             click.argument("app", required=False),
             app_option,
             click.option(
+                "-u", "--url", metavar="URL", help="The store of a worker without an APP. An app has its own."
+            ),
+            click.option(
                 "-Q",
                 "--queues",
                 type=QueuesType(),
@@ -225,6 +228,7 @@ def worker(
 def run_worker(
     app_name: str | None,
     *,
+    url: str | None,
     until_empty: bool,
     processes: int,
     queues: list[str] | None,
@@ -246,8 +250,10 @@ def run_worker(
     from windlass.core.settings import load
 
     settings = None
+    if app_name is not None and url is not None:
+        raise click.UsageError("An app brings its store along: App(url), or WINDLASS_URL. Leave --url out.")
     if app_name is None:
-        settings = load().settings
+        settings = load({"url": url}).settings
         if not scripts and not settings.scripts:
             raise click.UsageError(
                 "Which app? Give a file or a module, as in: windlass worker tasks.py; or folders with --scripts."

@@ -155,6 +155,17 @@ def _read_names(value: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in cast("list[str]", names) if name.strip())
 
 
+def _read_variables(value: Any) -> tuple[str, ...]:
+    """Names; with a + before each, besides the usual ones."""
+    names = _read_names(value)
+    more = [name.removeprefix("+") for name in names if name.startswith("+")]
+    if more and len(more) < len(names):
+        raise InputError(
+            "It holds names with + and without.", 'Give "+DB_URL" to add to the usual ones, or all of them.'
+        )
+    return (*SCRIPT_ENV, *more) if more else names
+
+
 def _read_folders(value: Any) -> tuple[str, ...]:
     folders: Any = value.split(",") if isinstance(value, str) else [value] if isinstance(value, Path) else value
     if not isinstance(folders, (list, tuple)) or not all(_is_path(folder) for folder in cast("list[Any]", folders)):
@@ -171,8 +182,10 @@ def _kind(field: str) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
     """How a field's value is read from people's spelling, and shown in it."""
     if field == "url":
         return _read_url, redact_url
-    if field in ("secret_names", "script_env"):
+    if field == "secret_names":
         return _read_names, ", ".join
+    if field == "script_env":
+        return _read_variables, ", ".join
     if field == "scripts":
         return _read_folders, ", ".join
     if field.endswith("_us"):

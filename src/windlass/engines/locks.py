@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from windlass.core import system
 from windlass.core.ids import JobId, WorkerId
@@ -31,6 +32,18 @@ def is_in_place(path: Path, descriptor: int) -> bool:
         return False
 
 
+class Held(NamedTuple):
+    """A lock that is held."""
+
+    descriptor: int
+    path: Path
+
+    def release(self) -> None:
+        """Whoever it stands for has ended."""
+        self.path.unlink(missing_ok=True)
+        os.close(self.descriptor)
+
+
 class ClaimLocks:
     """Locks of single claims, for what may go on for a while after its worker's death, as a script may.
 
@@ -40,12 +53,9 @@ class ClaimLocks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def _path(self, worker: WorkerId, job: JobId) -> Path:
-        return self._folder / f"{worker.hex()}-{job.hex()}.lock"
-
-    def hold(self, worker: WorkerId, job: JobId, until_us: int | None) -> int | None:
-        """A descriptor that holds the claim's lock, and so does every copy of it; None: somebody holds it already."""
-        path = self._path(worker, job)
+    def hold(self, worker: WorkerId, job: JobId, until_us: int | None) -> Held | None:
+        """The claim's lock, held by its descriptor and every copy of that; None: somebody holds it already."""
+        path = self._folder / f"{worker.hex()}-{job.hex()}.lock"
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | system.O_SAFE, 0o600)
             try:
@@ -55,16 +65,11 @@ class ClaimLocks:
                 if is_in_place(path, descriptor):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, f"{until_us or 0}\n".encode())
-                    return descriptor
+                    return Held(descriptor, path)
             except BaseException:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
-
-    def release(self, worker: WorkerId, job: JobId, descriptor: int) -> None:
-        """Its process has ended."""
-        self._path(worker, job).unlink(missing_ok=True)
-        os.close(descriptor)
 
     def held(self, worker: WorkerId, now_us: int) -> set[JobId]:
         """The jobs of a dead worker that still go on. The files of the others are removed."""

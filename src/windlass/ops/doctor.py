@@ -18,6 +18,7 @@ from windlass.core.clock import SystemClock
 from windlass.core.durations import show
 from windlass.core.errors import BadSetting
 from windlass.core.job import WAITING, State
+from windlass.core.scripts import SCRIPT
 from windlass.core.settings import load, unknown_variables
 from windlass.engines.findings import Examines, Finding, Level, ok, problem, warning
 from windlass.engines.protocol import Card, Engine, Query, Tally, TallyQuery
@@ -197,7 +198,10 @@ def _known_tasks(scene: Scene) -> Finding:
     unknown = {name: n for name, n in scene.waiting("task").items() if not any(knows(card, name) for card in cards)}
     if cards and unknown:
         said = f"No worker knows the task of these jobs: {_counted(unknown)}."
-        return problem("tasks", said, "Deploy a worker that has it, or cancel its jobs.")
+        scripts = (
+            f" Scripts ({SCRIPT}) need one with their folder: windlass worker --scripts." if SCRIPT in unknown else ""
+        )
+        return problem("tasks", said, f"Deploy a worker that has it, or cancel its jobs.{scripts}")
     return ok("tasks", "Every task with waiting jobs is known." if cards else "There is nobody to know tasks.")
 
 

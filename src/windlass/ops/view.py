@@ -27,6 +27,7 @@ from windlass.ops.facts import retried_by
 from windlass.ops.lookup import find, record_of
 from windlass.ops.why import Cause, explain
 
+PAYLOAD: Final = frozenset({Part.PAYLOAD})
 MOST_DEAD: Final = 10_000
 """Dead jobs that are looked through for groups, the newest first."""
 PAGE: Final = 100
@@ -242,7 +243,7 @@ def lines(engine: Engine, found: Sequence[Job]) -> tuple[JobLine, ...]:
 def _scripts(engine: Engine, ids: Sequence[JobId]) -> dict[JobId, str]:
     """What these scripts are called: a page of jobs comes without their arguments."""
     parts = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
-    jobs = [job for part in parts for job in engine.fetch(part, frozenset()) if job is not None]
+    jobs = [job for part in parts for job in engine.fetch(part, PAYLOAD) if job is not None]
     return {job.id: name for job in jobs if (name := _script(job.request)) is not None}
 
 

@@ -45,6 +45,8 @@ class Cause(StrEnum):
     QUEUE_NOT_TAKEN = "queue_not_taken"
     TASK_NOT_KNOWN = "task_not_known"
     SCRIPTS_NOT_RUN = "scripts_not_run"
+    TOO_BIG = "too_big"
+    NOT_DUE = "not_due"
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,6 +355,8 @@ CAUSES: Final[Mapping[Callable[[Case], str | None], Cause]] = {
     _nobody_listens: Cause.QUEUE_NOT_TAKEN,
     _all_leave: Cause.QUEUE_NOT_TAKEN,
     _nobody_knows: Cause.TASK_NOT_KNOWN,
+    _too_big: Cause.TOO_BIG,
+    _scheduled: Cause.NOT_DUE,
 }
 """The reasons that somebody could remove."""
 

@@ -8,11 +8,12 @@ from windlass.core.errors import Crashed, MemoryLimit
 from windlass.core.limits import show_apart
 
 
-def over_memory(used: int, memory: int, what: str = "task") -> MemoryLimit:
+def over_memory(used: int, memory: int, what: str = "The task") -> MemoryLimit:
     """The error of a job that was killed because it used more bytes than its memory."""
     much, allowed = show_apart(used, memory)
     return MemoryLimit(
-        f"The {what} used {much}, more than its memory of {allowed}.", "Let it use less, or give it more: memory=…."
+        f"{what} used {much}, more than its memory of {allowed}.",
+        "Let it use less, or give it more: memory=…, or --memory.",
     )
 
 

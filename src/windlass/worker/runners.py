@@ -121,6 +121,7 @@ class Runners:
         if folders:
             adopt_orphans()
             self.roster.scripts = Scripts(folders, settings, locks)
+            log.info("Scripts are run from %s.", " and ".join(folders))
             self.foreman.wake()
         for name in self.roster.hello.events:
             bus.subscribe(TOLD[name], self._pass_on)
@@ -378,7 +379,7 @@ class Runners:
                     runner.unanswered.add((end.id, end.fence))
                 office.settle(end, claim)
         if runner.is_open and any(room.free() for room in runner.rooms.values()):
-            if not runner.claims:
+            if not runner.claims and not runner.for_scripts:
                 self._no_big_before_us = 0  # here is a runner that one could have to itself at once
             office.hungry()
 

@@ -19,6 +19,7 @@ from windlass.core.job import Stream
 from windlass.core.scripts import Script
 from windlass.core.settings import Settings
 from windlass.core.system import SIGKILL, Bounds, end_of, has_ended, signal_group, start_bound
+from windlass.engines.locks import Held
 from windlass.engines.protocol import Claim
 from windlass.worker.desk import GRACE_US
 from windlass.worker.scripts.boot import BOOT
@@ -93,7 +94,7 @@ class Child:
     """A script, from its start to its end."""
 
     def __init__(
-        self, order: Order, found: Found, settings: Settings, lock: int | None, now_us: Callable[[], int]
+        self, order: Order, found: Found, settings: Settings, lock: Held | None, now_us: Callable[[], int]
     ) -> None:
         self.order = order
         self.claim = order.claim
@@ -105,6 +106,8 @@ class Child:
         """The most it had in memory, of all its processes, whenever somebody looked."""
         self.most = 0
         """The most processes that it was."""
+        self.left_behind = 0
+        """How many others of it lived when its first process had ended."""
         self.spool = Spool()
         self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
         self.lock = lock
@@ -202,7 +205,7 @@ class Child:
         return code
 
 
-def _start(order: Order, found: Found, settings: Settings, lock: int | None) -> subprocess.Popen[bytes]:
+def _start(order: Order, found: Found, settings: Settings, lock: Held | None) -> subprocess.Popen[bytes]:
     path, words = str(found.path), order.script.args
     if found.is_python:
         # Nothing of the worker's: neither its PYTHON* variables, nor its user's packages, nor its folder.
@@ -217,6 +220,6 @@ def _start(order: Order, found: Found, settings: Settings, lock: int | None) -> 
         files=settings.script_files,
         file_bytes=settings.script_file_bytes,
     )
-    kept = [descriptor for descriptor in (found.descriptor, lock) if descriptor is not None]
+    kept = [found.descriptor, *([] if lock is None else [lock.descriptor])]
     environment |= {MARK: show_id(order.claim.id), "WINDLASS_SCRIPT": path}
     return start_bound(command, executable, environment, kept, bounds)

@@ -38,6 +38,8 @@ class Descent:
 
     def __init__(self) -> None:
         self._known: dict[str, set[int]] = {}
+        self.has_strays = False
+        """Whether there are some that have left their script, dead or alive."""
 
     def look(self, scripts: Mapping[str, int]) -> dict[str, Kin]:
         """The processes of each job, by the process that it began with. Strays of nobody are killed."""
@@ -49,6 +51,7 @@ class Descent:
             else:
                 kill({stray, *children(stray, recursive=True)})
         reap_strays(set(scripts.values()))
+        self.has_strays = bool(self._strays(scripts.values()))
         self._known = found
         return {job: Kin(_living(pids)) for job, pids in found.items()}
 

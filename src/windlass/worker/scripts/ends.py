@@ -64,19 +64,20 @@ def _delay_us(child: Child) -> int | None:
 
 
 def _error(child: Child, code: int, settings: Settings) -> Exception:
+    what = f"The script {child.order.script.path}"
     if child.why == "timeout":
-        return TimeoutError(f"The script did not end within its timeout of {show(child.order.timeout_us or 0)}.")
+        return TimeoutError(f"{what} did not end within its timeout of {show(child.order.timeout_us or 0)}.")
     if child.why == "memory":
-        return over_memory(child.used, child.order.memory, "script")
+        return over_memory(child.used, child.order.memory, what)
     if child.why == "processes":
         most = number_of(settings.script_processes, "process")
-        return ScriptFailed(f"The script was more than {most}.", "Let it start fewer, or raise `script_processes`.")
+        return ScriptFailed(f"{what} was more than {most}.", "Let it start fewer, or raise `script_processes`.")
     todo = "Its log says what it wrote."
     if code == -SIGXCPU:
         todo = f"It used more than {show(int(settings.script_cpu_s * 1e6))} of CPU: see `script_cpu`."
     elif code == -SIGXFSZ:
         todo = f"It wrote a file longer than {show_memory(settings.script_file_bytes)}: see `script_file_bytes`."
-    return ScriptFailed(f"The script {ending(code)}.", todo)
+    return ScriptFailed(f"{what} {ending(code)}.", todo)
 
 
 def _failure(child: Child, error: Exception, settings: Settings) -> Failure:
@@ -87,7 +88,7 @@ def _failure(child: Child, error: Exception, settings: Settings) -> Failure:
 
 WHYS: Final[Mapping[Why, str]] = {
     "timeout": "Timed out",
-    "memory": "Over its memory",
+    "memory": "Over its memory (--memory, memory=)",
     "processes": "Too many processes",
     "cancel": "Cancelled",
     "cut": "Stopped, for its worker has lost the store,",
@@ -98,7 +99,8 @@ def last_line(child: Child, code: int) -> str:
     """How it ended, for its log."""
     took = f"after {show_span(child.ended_us - child.started_us)}"
     used = f"; at most {show_memory(child.used)} in {number_of(child.most, 'process')}" if child.used else ""
+    left = f" What it left behind was killed: {number_of(child.left_behind, 'process')}." if child.left_behind else ""
     how = ending(code)
     if child.why is None:
-        return f"{how[0].upper()}{how[1:]} {took}{used}."
-    return f"{WHYS[child.why]} {took}, and {how}{used}."
+        return f"{how[0].upper()}{how[1:]} {took}{used}.{left}"
+    return f"{WHYS[child.why]} {took}, and {how}{used}.{left}"

@@ -16,6 +16,17 @@ from typing import NamedTuple
 from windlass.core.errors import BadScript, BadSetting
 from windlass.core.system import open_beneath, open_folder
 
+FIRST_LINE = 256
+"""As much of it as Linux looks at."""
+
+
+PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ETXTBSY})
+"""What keeps a script from starting and says nothing against it: the host has no room now, or its file is written."""
+
+
+class Later(Exception):
+    """It cannot be started now, for that reason."""
+
 
 class Found(NamedTuple):
     """An opened script."""
@@ -41,8 +52,8 @@ def find(path: str, folders: Sequence[str]) -> Found:
         if wanted == top or wanted.is_relative_to(top):
             return _open(top, wanted.relative_to(top), wanted)
     raise BadScript(
-        f"The script {path!a} is not in a folder of scripts of this worker.",
-        f"Put it into {' or '.join(folders)}, or start the worker with --scripts for its folder.",
+        f"The script {str(wanted)!a} is not in a folder of scripts of this worker.",
+        f"Those are {' and '.join(folders)}, and a relative path begins in {Path.cwd()}.",
     )
 
 
@@ -56,7 +67,7 @@ def _open(top: Path, rest: Path, path: Path) -> Found:
     try:
         descriptor = open_beneath(folder, str(rest))
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise Later(error.strerror) if error.errno in PASSING else _refusal(path, error) from None
     finally:
         os.close(folder)
     try:
@@ -74,6 +85,24 @@ def _refusal(path: Path, error: OSError) -> BadScript:
             f"There is no script {str(path)!a} on this worker's machine.", "Put it there, and retry the job."
         )
     return BadScript(f"The script {str(path)!a} cannot be opened: {error.strerror}.", "Let the worker read it.")
+
+
+def unstartable(found: Found, error: Exception) -> Exception:
+    """Why the kernel does not start a file that may be run: mostly for its first line, or for want of something."""
+    if isinstance(error, OSError) and error.errno in PASSING:
+        return Later(error.strerror)
+    reason = error.strerror if isinstance(error, OSError) else error
+    first, path = os.pread(found.descriptor, FIRST_LINE, 0).split(b"\n")[0], str(found.path)
+    if not first.startswith(b"#!"):
+        todo = "Its first line names its program: #!/bin/sh."
+        return BadScript(f"The script {path!a} cannot be started: {reason}.", todo)
+    program = first[2:].strip(b" \t").decode(errors="backslashreplace")
+    todo = (
+        "Write its lines as Unix has them: dos2unix."
+        if program.endswith("\r")
+        else "Install that, or correct the line."
+    )
+    return BadScript(f"The script {path!a} cannot be started by {program!a}: {reason}.", todo)
 
 
 def _checked(descriptor: int, path: Path) -> Found:

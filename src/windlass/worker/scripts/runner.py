@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -23,12 +23,12 @@ import msgspec
 
 from windlass.app.options import NOTHING, read_travelling
 from windlass.core.clock import SystemClock
-from windlass.core.errors import BadScript, CorruptRecord, WindlassError
-from windlass.core.ids import WorkerId
+from windlass.core.errors import CorruptRecord, WindlassError
+from windlass.core.ids import WorkerId, show_id
 from windlass.core.job import Outcome
 from windlass.core.scripts import SCRIPT, Script, read_script
 from windlass.core.system import adopt_orphans, outlive_parent
-from windlass.engines.locks import ClaimLocks
+from windlass.engines.locks import ClaimLocks, Held
 from windlass.engines.protocol import Claim, Note, Settlement
 from windlass.worker.budget import memory_of
 from windlass.worker.executor import SEND_AGAIN, Finding, cancelled, given_back, settlement
@@ -54,7 +54,7 @@ from windlass.worker.page import Page
 from windlass.worker.scripts.child import Child, Order, Pipe
 from windlass.worker.scripts.descent import Descent, Kin
 from windlass.worker.scripts.ends import ended, last_line, refused
-from windlass.worker.scripts.files import find
+from windlass.worker.scripts.files import Found, Later, find, unstartable
 from windlass.worker.service import log
 from windlass.worker.spool import FLUSH_US, Spool, notes_of
 
@@ -113,7 +113,7 @@ class ScriptRunner:
                 key.data()
             now_us = self._clock.monotonic_us()
             self._page.look(now_us)
-            if self._children:
+            if self._children or self._descent.has_strays:
                 self._watch(now_us)
                 self._flush(now_us)
             while self._waiting and len(self._children) < self._slots:
@@ -122,7 +122,7 @@ class ScriptRunner:
     def _pause_s(self) -> float | None:
         if any(child.ended_us for child in self._children.values()):
             return HURRY_S
-        return LOOK_S if self._children else None
+        return LOOK_S if self._children or self._descent.has_strays else None
 
     def send(self, frame: Frame) -> None:
         """Returns at once, whether the supervisor reads or not: somebody has to watch the scripts."""
@@ -213,12 +213,11 @@ class ScriptRunner:
             order = self._order(claim)
             script = order.script
             child = self._start(order)
+        except Later as later:
+            log.warning("The script of job %s cannot be started now: %s.", show_id(claim.id), later)
+            self._settle(claim, settlement(claim, _LATER, 0, None, None))
         except WindlassError as error:
             self._refuse(claim, script, error)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            wrong = BadScript(f"The script cannot be started: {said}.", "Its first line names its program: #!/bin/sh.")
-            self._refuse(claim, script, wrong)
         else:
             if child is not None:
                 self._children[child.key] = child
@@ -234,6 +233,8 @@ class ScriptRunner:
     def _tell_begin(self, spool: Spool, claim: Claim, script: Script | None, where: str) -> None:
         if script is not None and script.by and claim.attempt == 1 and not claim.crashes and not claim.losses:
             spool.add("", script.sent_us or self._clock.now_us(), f"Created by {script.by}.")
+        if claim.losses:
+            spool.add("", self._clock.now_us(), "It runs again, for its last worker has died.")
         spool.add("", self._clock.now_us(), f"Picked up by worker {self._worker_name}{where}.")
 
     def _order(self, claim: Claim) -> Order:
@@ -245,36 +246,44 @@ class ScriptRunner:
         return Order(claim, script, said, memory_of(claim) or self._settings.script_memory_bytes)
 
     def _start(self, order: Order) -> Child | None:
-        """The script, running; None: it does not run now, and its claim has its end."""
-        claim, found = order.claim, find(order.script.path, self._folders)
-        lock = None
+        """The script, running; None: it must not run here any more."""
+        found = find(order.script.path, self._folders)
         try:
-            started_us = self._clock.monotonic_us()
-            last_us = 0 if order.timeout_us is None else order.timeout_us + order.grace_us + NET_US
-            if self._locks is not None:
-                until_us = self._clock.now_us() + last_us if last_us else None
-                lock = self._locks.hold(self._worker, claim.id, until_us)
-                if lock is None:
-                    self._settle(claim, settlement(claim, _LATER, 0, None, None))
-                    return None
-            net_us = started_us + last_us if last_us else 0
-            if not self._page.mark(claim, started_us, net_us, net_us):
-                self._settle(claim, given_back(claim))
-                self._unlock(claim, lock)
-                return None
-            child = Child(order, found, self._settings, lock, self._clock.now_us)
-        except BaseException:
-            self._unlock(claim, lock)
-            raise
+            return self._start_opened(order, found)
         finally:
             os.close(found.descriptor)
+
+    def _start_opened(self, order: Order, found: Found) -> Child | None:
+        claim, started_us = order.claim, self._clock.monotonic_us()
+        last_us = 0 if order.timeout_us is None else order.timeout_us + order.grace_us + NET_US
+        net_us = started_us + last_us if last_us else 0
+        with ExitStack() as undo:
+            lock = self._lock(claim, last_us)
+            if lock is not None:
+                undo.callback(lock.release)
+            if not self._page.mark(claim, started_us, net_us, net_us):
+                self._settle(claim, given_back(claim))
+                return None
+            try:
+                child = Child(order, found, self._settings, lock, self._clock.now_us)
+            except (OSError, subprocess.SubprocessError) as error:
+                raise unstartable(found, error) from None
+            undo.pop_all()
         child.started_us = started_us
         self._tell_begin(child.spool, claim, order.script, f", process {child.pid}")
         return child
 
-    def _unlock(self, claim: Claim, lock: int | None) -> None:
-        if lock is not None and self._locks is not None:
-            self._locks.release(self._worker, claim.id, lock)
+    def _lock(self, claim: Claim, last_us: int) -> Held | None:
+        """What says that the script lives, even when nobody is left to say so; None: the store heeds no such thing."""
+        if self._locks is None:
+            return None
+        try:
+            held = self._locks.hold(self._worker, claim.id, self._clock.now_us() + last_us if last_us else None)
+        except OSError as error:
+            raise Later(f"its lock cannot be had ({error.strerror})") from None
+        if held is None:
+            raise Later("its last run has not ended yet")
+        return held
 
     # ── what it says ────────────────────────────────────────────────────────────────────────────────────
 
@@ -333,6 +342,7 @@ class ScriptRunner:
         """Whatever it has started ends with it, wherever that has gone; then its last words, and its end."""
         child.kill(None, kin)
         left = [pid for pid in kin.living if pid != child.pid]
+        child.left_behind = max(child.left_behind, len(left))
         if left and now_us < child.ended_us + GONE_US:
             return
         if left:
@@ -346,14 +356,16 @@ class ScriptRunner:
         del self._children[child.key]
         notes = tuple(notes_of(child.key, child.spool, self._settings.limits))
         self._settle(child.claim, ended(child, code, self._settings), notes)
-        self._unlock(child.claim, child.lock)
+        if child.lock is not None:
+            child.lock.release()
+        self._descent.has_strays = True  # what it left behind has ended, and is reaped with the next look
 
     def _settle(self, claim: Claim, end: Settlement, notes: tuple[Note, ...] = ()) -> None:
         self._leaving.append(claim)  # it leaves the page when its end is written
         self.send(Ends((end,), notes))
 
 
-_LATER: Final = Finding(Outcome.SNOOZE, None, AGAIN_US, "its last run has not ended yet")
+_LATER: Final = Finding(Outcome.SNOOZE, None, AGAIN_US)
 
 
 def _nothing() -> None:
