@@ -49,6 +49,9 @@ def test_arguments_of_another_shape_are_refused_by_whoever_runs_it() -> None:
         read_script(encode_arguments((), {"path": ["no"]}))
     with pytest.raises(BadValue):
         read_script(encode_arguments((), {"path": "a\0"}))
+    for forged in ({"sent_us": -5}, {"sent_us": 1 << 64}, {"by": "x" * 1_000}):
+        with pytest.raises(BadValue, match="Nobody can have sent a script so"):
+            read_script(encode_arguments((), {"path": "a", **forged}))
 
 
 def test_for_people_what_says_no_script_is_none() -> None:

@@ -43,7 +43,7 @@ def test_what_goes_on_stays_until_its_lock_is_free_and_the_others_go_at_once(
     engine: SqliteEngine, locks: ClaimLocks, until_us: int | None
 ) -> None:
     worker, (other, goes_on) = claimed(engine, 2)
-    held = locks.hold(worker, goes_on, until_us and CLOCK.now_us() + until_us)
+    held = locks.hold(worker, goes_on, until_us and CLOCK.now_us() + until_us, CLOCK.now_us())
     assert held is not None
     die(engine, worker)
     assert engine.sweep(Sweep()).lost == 1
@@ -58,7 +58,7 @@ def test_what_goes_on_stays_until_its_lock_is_free_and_the_others_go_at_once(
 
 def test_past_its_time_it_is_taken_though_its_lock_is_held(engine: SqliteEngine, locks: ClaimLocks) -> None:
     worker, (job,) = claimed(engine)
-    held = locks.hold(worker, job, CLOCK.now_us() - 1)
+    held = locks.hold(worker, job, CLOCK.now_us() - 1, CLOCK.now_us())
     assert held is not None
     die(engine, worker)
     assert engine.sweep(Sweep()).lost == 1
@@ -68,7 +68,7 @@ def test_past_its_time_it_is_taken_though_its_lock_is_held(engine: SqliteEngine,
 
 def test_many_that_go_on_do_not_stand_before_the_others(engine: SqliteEngine, locks: ClaimLocks) -> None:
     worker, jobs = claimed(engine, 5)
-    held = [locks.hold(worker, job, None) for job in jobs[:4]]
+    held = [locks.hold(worker, job, None, CLOCK.now_us()) for job in jobs[:4]]
     die(engine, worker)
     assert engine.sweep(Sweep(limit=1)).lost == 1
     assert record(engine, jobs[4]).state is State.READY
@@ -79,17 +79,29 @@ def test_many_that_go_on_do_not_stand_before_the_others(engine: SqliteEngine, lo
 
 def test_a_lock_is_held_once_and_is_gone_with_its_release(engine: SqliteEngine, locks: ClaimLocks) -> None:
     worker, job = new_id(), new_id()
-    held = locks.hold(worker, job, None)
+    held = locks.hold(worker, job, None, CLOCK.now_us())
     assert held is not None
-    assert locks.hold(worker, job, None) is None
+    assert locks.hold(worker, job, None, CLOCK.now_us()) is None
     assert files(engine) == [f"{worker.hex()}-{job.hex()}.lock"]
     held.release()
     assert files(engine) == []
 
 
+def test_a_lock_whose_time_is_over_is_taken_from_whoever_holds_it(engine: SqliteEngine, locks: ClaimLocks) -> None:
+    worker, job = new_id(), new_id()
+    old = locks.hold(worker, job, CLOCK.now_us() - 1, CLOCK.now_us())
+    new = locks.hold(worker, job, None, CLOCK.now_us())
+    assert old is not None
+    assert new is not None
+    assert locks.held(worker, CLOCK.now_us()) == {job}
+    old.leave()
+    new.release()
+    assert files(engine) == []
+
+
 def test_a_copy_of_its_descriptor_holds_it_too(locks: ClaimLocks) -> None:
     worker, job = new_id(), new_id()
-    held = locks.hold(worker, job, None)
+    held = locks.hold(worker, job, None, CLOCK.now_us())
     assert held is not None
     copy = os.dup(held.descriptor)
     os.close(held.descriptor)
@@ -100,7 +112,7 @@ def test_a_copy_of_its_descriptor_holds_it_too(locks: ClaimLocks) -> None:
 
 def test_what_workers_left_that_nobody_knows_any_more_is_removed(engine: SqliteEngine, locks: ClaimLocks) -> None:
     unknown, known = new_id(), hire(engine)
-    free, held, of_known = (locks.hold(worker, new_id(), None) for worker in (unknown, unknown, known))
+    free, held, of_known = (locks.hold(worker, new_id(), None, CLOCK.now_us()) for worker in (unknown, unknown, known))
     assert free is not None
     assert held is not None
     assert of_known is not None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -317,12 +319,30 @@ def test_what_a_thread_says_after_its_task_has_ended_is_nobodys(app: App) -> Non
 
 def test_streams_and_loggers_are_as_they_were_when_the_last_worker_has_stopped(app: App) -> None:
     task = app.task(name="says")(say_all)
-    before = sys.stdout, sys.stderr, list(logging.getLogger().handlers)
+    before = sys.stdout, sys.stderr, logging.Logger.callHandlers
     with Worker(app), Worker(app):
         task.delay().get(HANG_S)
         assert sys.stdout is not before[0]
         assert sys.stdout.encoding == before[0].encoding
-    assert (sys.stdout, sys.stderr, list(logging.getLogger().handlers)) == before
+        assert copy.copy(sys.stdout).encoding == before[0].encoding
+        assert logging.Logger.callHandlers is not before[2]
+    assert (sys.stdout, sys.stderr, logging.Logger.callHandlers) == before
+
+
+PROGRAM = """
+import logging
+from windlass import App, Worker
+app = App("memory://")
+with Worker(app):
+    logging.getLogger("shop").warning("as it was")
+    logging.basicConfig(format="set up: %(message)s")
+    logging.getLogger("shop").warning("later")
+"""
+
+
+def test_what_a_program_logs_is_shown_as_without_a_worker(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["as it was", "set up: later"]
 
 
 def test_a_stream_that_somebody_else_has_put_there_meanwhile_stays(

@@ -112,7 +112,7 @@ def test_it_may_do_less_than_its_worker(yard: Yard, app: App) -> None:
     handle = app.script(path)
     assert handle.get(timeout=HANG_S) == 0
     oom, privileges, *limits, session, own = said(handle, "stdout")
-    assert (oom, privileges.split()) == ("500", ["NoNewPrivs:", "1"])
+    assert (oom, privileges.split()) == ("501", ["NoNewPrivs:", "1"])
     assert limits == ["0", "256", str((1 << 30) // 512)]
     assert session == own
 
@@ -227,6 +227,59 @@ def test_with_its_runner_dies_a_script_and_whatever_it_has_started(yard: Yard, a
     assert handle.get(timeout=HANG_S) == 0
     wait_gone(family)
     assert counts(handle) == (1, 1, 0)
+
+
+HIDES = """
+import os, subprocess, time
+if os.path.exists("again"):
+    raise SystemExit
+ballast = bytearray(200_000_000)
+for place in range(0, len(ballast), 4096):
+    ballast[place] = 1
+child = subprocess.Popen(["sleep", "1000"], env={}, start_new_session=True)
+with open("child", "w") as file:
+    file.write(str(child.pid))
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("how", ["runner killed", "worker stopped", "worker killed"])
+def test_whatever_ends_it_nothing_that_it_has_started_lives_on_however_it_hides(yard: Yard, app: App, how: str) -> None:
+    handle = app.script(yard.script("hides.py", HIDES), memory="1GB")
+    worker = yard.script_worker("--drain", "0.1s")
+    child = number_in(yard.folder / "child")
+    wait_for("its first lines", lambda: said(handle))
+    yard.go("again")
+    if how == "runner killed":
+        os.kill(worker.script_runner, signal.SIGKILL)
+    elif how == "worker killed":
+        os.kill(worker.pid, signal.SIGKILL)
+    else:
+        assert worker.stop() == 0
+    wait_gone([child])
+    if how != "runner killed":
+        yard.script_worker()
+    assert handle.get(timeout=HANG_S) == 0
+
+
+HOPS = """
+import os
+if os.fork() == 0:
+    while True:
+        os.setsid() if os.getsid(0) != os.getpid() else None
+        with open("beat", "w") as file:
+            file.write(str(os.getpid()))
+        if os.fork():
+            os._exit(0)
+"""
+
+
+def test_one_that_hops_from_process_to_process_is_ended_and_leaves_no_dead_behind(yard: Yard, app: App) -> None:
+    worker = yard.script_worker()
+    handle = app.script(yard.script("hops.py", HOPS))
+    wait_ended(handle)
+    runner = worker.script_runner
+    wait_for("no child, dead or alive", lambda: Path(f"/proc/{runner}/task/{runner}/children").read_text() == "")
 
 
 # ── asked to end ────────────────────────────────────────────────────────────────────────────────────────

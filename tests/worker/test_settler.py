@@ -157,6 +157,20 @@ def test_a_line_or_a_progress_that_is_too_long_is_cut_and_stops_nobody(rig: Rig)
     assert rig.state(handle.job_id) is State.SUCCEEDED
 
 
+def test_a_line_that_cannot_be_stored_keeps_nothing_else_from_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    handle = rig.app.send("double", 1)
+    rig.consume()
+    run = rig.pool.begin_next()
+    for at_us in (1, 1 << 63, 2):
+        line = Note(id=run.claim.id, fence=run.claim.fence, kind="log", data=b"%d" % at_us, at_us=at_us)
+        rig.crew.settler.note(line)
+    rig.pool.end(run, 2)
+    rig.settle()
+    assert [line.text for line in rig.job(handle.job_id).log] == [b"1", b"2"]
+    assert rig.state(handle.job_id) is State.SUCCEEDED
+    assert caplog.text.count("A line of job") == 1
+
+
 def test_the_end_of_a_claim_that_is_not_ours_any_more_is_dropped_and_counted(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

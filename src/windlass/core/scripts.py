@@ -19,6 +19,8 @@ SCRIPT: Final = "windlass.script"
 """The task of all scripts. Those workers know it that were given folders with scripts."""
 LONGEST_NAME: Final = 200
 LONGEST_PATH: Final = 4_096
+LAST_US: Final = 1 << 62
+"""No instant is later."""
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +58,10 @@ def read_script(payload: bytes, limits: Limits = DEFAULT) -> Script:
     args, kwargs = _signature.decode(payload, limits)
     found = dict(zip(_names, args, strict=False)) | kwargs
     script = new_script(found["path"], found.get("args") or (), found.get("name", ""))
-    return msgspec.structs.replace(script, by=found.get("by", ""), sent_us=found.get("sent_us", 0))
+    by, sent_us = found.get("by", ""), found.get("sent_us", 0)
+    if len(by) > LONGEST_NAME or not 0 <= sent_us < LAST_US:
+        raise BadValue("Nobody can have sent a script so.", "Send it by app.script or by windlass script.")
+    return msgspec.structs.replace(script, by=by, sent_us=sent_us)
 
 
 def new_script(path: object, args: Sequence[object] = (), name: object = "") -> Script:
@@ -80,4 +85,4 @@ def whoever_sends() -> str:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container may have users without a name
         user = "somebody"
-    return f"{user}@{socket.gethostname()} (process {os.getpid()})"
+    return f"{user}@{socket.gethostname()}"[: LONGEST_NAME // 2] + f" (process {os.getpid()})"

@@ -30,7 +30,7 @@ PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 
 OPENAT2 = 437
 """The number of that system call, the same on all of Linux's machines."""
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x02, 0x08
-FIRST_TO_GO = "500"
+FIRST_TO_GO = "501"
 """How much sooner than others the kernel kills such a process where memory runs out; at most 1000."""
 NAME_BYTES = 15
 """As much of a name as Linux keeps for a process."""
@@ -371,6 +371,16 @@ def _bind_this_process(bounds: Bounds, parent: int) -> None:
         resource.setrlimit(which, (min(wanted, top), top))
 
 
+def raise_file_limit() -> None:
+    """As many open files as this process may have."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(ValueError, OSError):  # macOS has a bound of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def adopt_orphans() -> None:
     """From now on what this process' descendants leave behind becomes its child, where Linux lets it."""
     if sys.platform == "linux":
@@ -383,6 +393,20 @@ def end_of(pid: int) -> int | None:
         with suppress(OSError):
             return os.pidfd_open(pid)
     return None
+
+
+def is_bound(pid: int) -> bool:
+    """Whether that process, or one that it comes from, was started by `start_bound`.
+
+    Both marks are inherited, and no process can lay down the first. They are there to the last moment of a process.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        marked = _read(f"/proc/{pid}/oom_score_adj").strip() == FIRST_TO_GO.encode()
+        return marked and b"NoNewPrivs:\t1" in _read(f"/proc/{pid}/status")
+    except OSError:
+        return False
 
 
 def has_ended(pid: int) -> bool:

@@ -36,6 +36,8 @@ for _kind in (Amendment, Beat, Card, Note, Order, Put, Query, Settlement):
     msgspec.json.Decoder(_kind)
 
 KINDS = frozenset({"start", "log", "progress", "step"})
+LAST_US = 1 << 62
+"""No instant is later."""
 
 
 def _check_shape(value: msgspec.Struct, kind: type[msgspec.Struct]) -> None:
@@ -113,7 +115,7 @@ def check_notes(notes: Sequence[Note], limits: Limits) -> None:
         limits.check_note(len(entry.data))
         if entry.kind == "step":
             check_name("step", entry.key)
-        if type(entry.at_us) is not int or entry.at_us < 0:
+        if type(entry.at_us) is not int or not 0 <= entry.at_us < LAST_US:
             raise BadValue(
                 f"A line cannot be of the time {entry.at_us!r}.", "Give microseconds since 1970, or 0 for now."
             )

@@ -7,7 +7,6 @@ take the file of a living holder away, or hold a lock that others do not see.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +42,10 @@ class Held(NamedTuple):
         self.path.unlink(missing_ok=True)
         os.close(self.descriptor)
 
+    def leave(self) -> None:
+        """To those who still hold it."""
+        os.close(self.descriptor)
+
 
 class ClaimLocks:
     """Locks of single claims, for what may go on for a while after its worker's death, as a script may.
@@ -53,15 +56,19 @@ class ClaimLocks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def hold(self, worker: WorkerId, job: JobId, until_us: int | None) -> Held | None:
+    def hold(self, worker: WorkerId, job: JobId, until_us: int | None, now_us: int) -> Held | None:
         """The claim's lock, held by its descriptor and every copy of that; None: somebody holds it already."""
         path = self._folder / f"{worker.hex()}-{job.hex()}.lock"
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | system.O_SAFE, 0o600)
             try:
                 if not take(descriptor):
+                    if not _is_past(descriptor, now_us):
+                        os.close(descriptor)
+                        return None
+                    path.unlink(missing_ok=True)  # whoever holds it has had its time
                     os.close(descriptor)
-                    return None
+                    continue
                 if is_in_place(path, descriptor):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, f"{until_us or 0}\n".encode())
@@ -101,9 +108,15 @@ class ClaimLocks:
                 if is_in_place(path, descriptor):
                     path.unlink()
                 return True
-            until_us = 0
-            with suppress(ValueError):  # it is being written
-                until_us = int(os.read(descriptor, 32))
-            return 0 < until_us <= now_us
+            return _is_past(descriptor, now_us)
         finally:
             os.close(descriptor)
+
+
+def _is_past(descriptor: int, now_us: int) -> bool:
+    """Whether the time is over that stands in the file; 0: it never is."""
+    try:
+        until_us = int(system.pread(descriptor, 32, 0))
+    except ValueError:  # it is being written
+        return False
+    return 0 < until_us <= now_us

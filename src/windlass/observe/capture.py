@@ -27,11 +27,13 @@ _users = 0
 
 def start() -> None:
     """From now on, until as many have said `stop`."""
-    global _users  # noqa: PLW0603 - sys.stdout and the root logger are of the process too
+    global _users, _untouched  # noqa: PLW0603 - sys.stdout and the loggers are of the process too
     with _lock:
         _users += 1
         if _users == 1:
-            logging.getLogger().addHandler(_handler)
+            # Not by a handler of the root logger: with one there, warnings of a program that has set up nothing are
+            # shown to nobody, and a later basicConfig does nothing.
+            _untouched, logging.Logger.callHandlers = logging.Logger.callHandlers, _call_and_keep
             for name in STREAMS:
                 stream: TextIO | None = getattr(sys, name)
                 if stream is not None:  # a program without a terminal may have none
@@ -44,8 +46,9 @@ def stop() -> None:
     with _lock:
         _users -= 1
         if not _users:
-            logging.getLogger().removeHandler(_handler)
             # Whoever has put something of their own there meanwhile, keeps it.
+            if logging.Logger.callHandlers is _call_and_keep:
+                logging.Logger.callHandlers = _untouched
             for name in STREAMS:
                 stream = getattr(sys, name)
                 if isinstance(stream, Teed):
@@ -68,6 +71,12 @@ class Keeper(logging.Handler):
             job.say("log", line)
 
 
+def _call_and_keep(self: logging.Logger, record: logging.LogRecord) -> None:
+    _untouched(self, record)
+    _handler.emit(record)
+
+
+_untouched = logging.Logger.callHandlers
 _handler = Keeper()
 _handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
 
@@ -90,6 +99,8 @@ class Teed:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "stream":  # a copy that is being made has none yet
+            raise AttributeError(name)
         return getattr(self.stream, name)
 
 

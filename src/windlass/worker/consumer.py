@@ -35,6 +35,8 @@ PATIENCE_US, LATER_US, LONGEST_US = 5_000_000, 30_000_000, 60_000_000
 patience becomes at most: the pauses grow with it, so that slots stand empty for a seventh of the time."""
 CUT_S = 0.5
 """How often it looks whether the store can be reached again."""
+BESIDES_US = 250_000
+"""How long it does not ask again for what is asked for besides, when there was none and there is other work."""
 NARROW_S = 1.0
 """How long it sleeps at most, and how often it passes a wake-up on, while it asks for some of its jobs only."""
 
@@ -83,6 +85,7 @@ class Consumer(Service):
         self._narrow = False
         """Whether it asked only for tasks of the kind that slots are free for, or for what its budget has left."""
         self._passed_on_us = 0
+        self._besides_at_us = 0
 
     @property
     def _staff(self) -> Staff:
@@ -146,13 +149,20 @@ class Consumer(Service):
         for wish in wishes:
             if self._suspect is not None:
                 break
-            if enough and not wish.besides:
+            if self._may_wait(answers) if wish.besides else enough:
                 continue
             answers.append(self._claim(wish, suspects=False))
             found = answers[-1].claims
+            if wish.besides and not found:
+                self._besides_at_us = self._clock.monotonic_us() + BESIDES_US
             # After one with needs the staff may have other wishes.
             enough = len(found) < wish.limit or any(claim.needs for claim in found)
         return answers
+
+    def _may_wait(self, answers: list[Claims]) -> bool:
+        """Under a stream of tasks, scripts of which there were none are not asked for with every claim."""
+        is_busy = any(answer.claims for answer in answers)
+        return is_busy and self._clock.monotonic_us() < self._besides_at_us
 
     def _leaves_some_out(self, wishes: list[Wish]) -> bool:
         """Whether some of the tasks on the card are not asked for."""

@@ -16,7 +16,6 @@ from typing import Protocol
 
 from windlass.core.clock import Clock
 from windlass.core.errors import BrokenApp, RunnersDie, WindlassError, error_with_code
-from windlass.core.ids import show_id
 from windlass.core.info import Setback
 from windlass.core.plural import number_of
 from windlass.core.scripts import SCRIPT
@@ -340,7 +339,7 @@ class Foreman(Service):
         started = bool(roster.marks(runner))
         if runner.for_scripts:
             # The kernel ends its scripts with it, and what those have started becomes ours.
-            end_orphans({show_id(job) for job, _ in runner.claims}, self.pids())
+            end_orphans(self.pids())
         self._boss.inherit(runner)
         runner.close()
         runner.buried.set()

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from windlass import __version__
@@ -255,6 +256,11 @@ class RunnerProcess:
         """Now, with whatever its tasks have started."""
         if self.code is None:
             kill_group(self.pid)
+
+    def hang_up(self) -> None:
+        """It sees that nobody is there any more, ends whatever it runs, and then itself."""
+        with suppress(OSError):
+            self.link.shutdown(socket.SHUT_WR)
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it has ended, at the latest after so long."""

@@ -432,7 +432,8 @@ class Runners:
             elif sentence.claim == key and sentence.why != "stop":
                 self.judging.ask(Judge(claim, sentence.why, ran_us, sentence.used))
             else:
-                self._tell_end(claim, "Killed, for its worker stops; it runs again.")
+                why = "its worker stops" if sentence.why == "stop" else "the script runner hung"
+                self._tell_end(claim, f"Killed, for {why}; it runs again.")
                 back.append(claim)
         self.office.give_back(back)
         self.judging.lost(runner)
@@ -469,13 +470,15 @@ class Runners:
         doomed = [runner for runner in living if runner.claims or runner.hello is None]
         for runner in doomed:
             runner.sentence = runner.sentence or Sentence(None, "stop", "the worker stops")
-            runner.kill()
+            # A script runner knows what its scripts have started.
+            runner.hang_up() if runner.for_scripts else runner.kill()
         for runner in living:
             if runner not in doomed and not runner.unanswered:
                 runner.send(Stop())
         until_us = self._clock.monotonic_us() + int(min(timeout_s, KILLED_S) * 1e6)
         for runner in doomed:
-            runner.buried.wait(max(0.0, (until_us - self._clock.monotonic_us()) / 1e6))
+            if not runner.buried.wait(max(0.0, (until_us - self._clock.monotonic_us()) / 1e6)):
+                runner.kill()
 
     def close(self) -> None:
         for runner in self.roster.all():

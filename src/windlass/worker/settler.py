@@ -121,13 +121,26 @@ class Settler(Service):
             notes = [self._notes[place] for place in range(min(BATCH, count))]
             # Of progress only the last word counts.
             last = {note.id: note for note in notes if note.kind == "progress"}
-            self._engine.note([note for note in notes if note.kind == "log" or last[note.id] is note])
+            self._note([note for note in notes if note.kind == "log" or last[note.id] is note])
             for _ in notes:
                 self._notes.popleft()
             count -= len(notes)
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
             log.warning(DROPPED, dropped)
+
+    def _note(self, notes: Sequence[Note]) -> None:
+        try:
+            self._engine.note(notes)
+        except StoreError:
+            raise
+        except Exception as error:
+            # One that cannot be stored must not keep all ends from it, now and at every further try.
+            if len(notes) > 1:
+                for note in notes:
+                    self._note([note])
+            else:
+                log.error("A line of job %s cannot be stored.", show_id(notes[0].id), exc_info=error)
 
     def _settle(self, ends: Sequence[Settlement]) -> list[Verdict]:
         try:

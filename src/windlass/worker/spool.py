@@ -59,6 +59,15 @@ class Spool:
         lines = self._first if len(self._first) < self._room and self._chars < MOST_CHARS else self._last
         lines.append(Line(next(self._numbers), stream, at_us, text))
 
+    @property
+    def room(self) -> int:
+        """How many more are kept whole before the next flush."""
+        return max(0, self._room - len(self._first)) if self._chars < MOST_CHARS else 0
+
+    def skip(self, number: int) -> None:
+        """So many were said that nobody looked at."""
+        self._numbers = count(next(self._numbers) + number)
+
     def take(self) -> Iterator[Line]:
         """What is there now, in its order, and where something is missing, how much."""
         self._room = max(STEADY, min(BURST, self._room - len(self._first) + STEADY))

@@ -48,7 +48,10 @@ class Warden:
         self._hear = hear
         self._take = take_from
         self._max_memory = roster.plan.max_memory
+        self._lenient_until_us = 0
+        """Until then nobody is killed for what may have been in time."""
         self._looked_us = 0
+        self._was_busy = False
         self._next_us = 0
         self._memory_at_us = 0
 
@@ -59,9 +62,10 @@ class Warden:
         # One that has lost all its claims is looked at too: it is closed until it is known to go on.
         busy = [runner for runner in self._roster.all() if runner.claims or runner.alone or runner.revoked_us]
         if now_us - self._looked_us > GAP_US:
+            self._lenient_until_us = now_us + GAP_US if self._was_busy else 0
             for runner in busy:
                 runner.heard_us = now_us
-        self._looked_us = now_us
+        self._looked_us, self._was_busy = now_us, bool(busy)
         weigh = now_us >= self._memory_at_us
         if weigh:
             self._memory_at_us = now_us + MEMORY_US
@@ -84,10 +88,10 @@ class Warden:
             runner.send(Recall())
         runner.late.update((mark.job, mark.fence) for mark in late)
         for mark in late:
-            if mark.hard_us and now_us >= mark.hard_us:
-                ran_us = now_us - mark.started_us
-                text = f"a task did not heed its timeout of {show(mark.soft_us - mark.started_us)}"
-                self._sentence(runner, Sentence((mark.job, mark.fence), "timeout", f"{text}, after {show(ran_us)}"))
+            if mark.hard_us and now_us >= max(mark.hard_us, self._lenient_until_us):
+                self._hear(runner)  # its end may have been written, and not read yet
+                if (mark.job, mark.fence) in runner.claims:
+                    self._sentence(runner, Sentence((mark.job, mark.fence), "timeout", _unheeded(runner, mark, now_us)))
                 return
 
     def _take_from(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
@@ -136,3 +140,10 @@ class Warden:
     def _sentence(self, runner: RunnerProcess, sentence: Sentence) -> None:
         runner.sentence = sentence
         runner.kill()
+
+
+def _unheeded(runner: RunnerProcess, mark: Mark, now_us: int) -> str:
+    after = f"after {show(now_us - mark.started_us)}"
+    if runner.for_scripts:
+        return f"it has not ended a script whose time was over, {after}"
+    return f"a task did not heed its timeout of {show(mark.soft_us - mark.started_us)}, {after}"

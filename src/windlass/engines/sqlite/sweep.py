@@ -115,7 +115,7 @@ def _lost(admission: Admission, judge: Judge, kept: Kept, limit: int) -> Swept:
 
 def _death(tx: Tx, worker: WorkerId, going_on: int) -> Death:
     card = _card(tx.run(sql("card_read"), (worker,)).fetchone()[0])
-    jobs = tx.run(sql("running_count"), (worker,)).get - going_on
+    jobs = max(0, tx.run(sql("running_count"), (worker,)).get - going_on)
     return Death(worker=worker, name=card.name, host=card.host, pid=card.pid, jobs=jobs)
 
 

@@ -36,6 +36,7 @@ WRONG: dict[str, Callable[[Harness], object]] = {
     "a note as text": lambda h: _note(h, kind="log", data="text"),
     "a line of an unknown stream": lambda h: _note(h, kind="log", stream="stdin"),
     "a line of a time before all times": lambda h: _note(h, kind="log", at_us=-1),
+    "a line of a time after all times": lambda h: _note(h, kind="log", at_us=1 << 63),
     "a line at a time as text": lambda h: _note(h, kind="log", at_us="now"),
     "one id instead of a list": lambda h: h.engine.fetch(new_id()),  # pyright: ignore[reportArgumentType]
     "an id as text": lambda h: h.engine.fetch([new_id().hex()]),  # pyright: ignore[reportArgumentType]

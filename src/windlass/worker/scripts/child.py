@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from windlass.app.options import Travelling
 from windlass.core.ids import show_id
 from windlass.core.job import Stream
+from windlass.core.retry import Retry
 from windlass.core.scripts import Script
 from windlass.core.settings import Settings
 from windlass.core.system import SIGKILL, Bounds, end_of, has_ended, signal_group, start_bound
@@ -25,7 +26,7 @@ from windlass.worker.desk import GRACE_US
 from windlass.worker.scripts.boot import BOOT
 from windlass.worker.scripts.descent import MARK, Kin, kill
 from windlass.worker.scripts.files import Found
-from windlass.worker.spool import LONGEST_LINE, Spool
+from windlass.worker.spool import LAST, LONGEST_LINE, Spool
 
 if TYPE_CHECKING:
     import subprocess
@@ -48,6 +49,7 @@ class Order(NamedTuple):
     script: Script
     said: Travelling
     memory: int
+    retry: Retry | None
 
     @property
     def timeout_us(self) -> int | None:
@@ -130,11 +132,17 @@ class Child:
         data = pipe.read()
         if not data:
             return
-        *lines, pipe.rest = (pipe.rest + data).split(b"\n")
+        *lines, pipe.rest = (pipe.rest + data).split(b"\n", self.spool.room)
         for line in lines:
             if not pipe.is_cut:
                 self._keep(pipe.stream, line)
             pipe.is_cut = False
+        if b"\n" in pipe.rest:  # more than is kept: but for the last of them they are only counted
+            first, *lines, pipe.rest = pipe.rest.rsplit(b"\n", LAST)
+            self.spool.skip(first.count(b"\n") + (not pipe.is_cut))
+            pipe.is_cut = False
+            for line in lines:
+                self._keep(pipe.stream, line)
         if len(pipe.rest) > LONGEST_LINE:
             if not pipe.is_cut:
                 self._keep(pipe.stream, pipe.rest)
@@ -189,10 +197,12 @@ class Child:
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def look(self, now_us: int) -> None:
-        """Whether its first process has ended. It is not reaped yet, so nobody else can have its number."""
-        if not self.ended_us and has_ended(self.pid):
-            self.ended_us = now_us
+    def look(self, now_us: int) -> bool:
+        """Whether its first process has just ended. It is not reaped yet, so nobody else can have its number."""
+        if self.ended_us or not has_ended(self.pid):
+            return False
+        self.ended_us = now_us
+        return True
 
     def reap(self) -> int:
         """How it ended, as `subprocess` says it."""

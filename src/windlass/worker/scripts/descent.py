@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from windlass.core.system import SIGKILL, Footprint, children, environment_of, footprint, reap_strays
+from windlass.core.system import SIGKILL, Footprint, children, environment_of, footprint, is_bound, reap_strays
 
 MARK: Final = "WINDLASS_JOB"
 """The variable in which a script, and whatever it starts, has the id of its job."""
@@ -23,9 +23,11 @@ PAUSE_S: Final = 0.005
 
 
 class Kin(NamedTuple):
-    """What lives of a script."""
+    """What there is of a script."""
 
     living: dict[int, Footprint]
+    has_strays: bool
+    """Whether some had left it, dead or alive: then others may have come from them meanwhile."""
 
     @property
     def rss(self) -> int:
@@ -34,34 +36,39 @@ class Kin(NamedTuple):
 
 
 class Descent:
-    """The living processes of each script that runs here."""
+    """The processes of each script that runs here."""
 
     def __init__(self) -> None:
-        self._known: dict[str, set[int]] = {}
+        self._known: dict[int, set[int]] = {}
         self.has_strays = False
-        """Whether there are some that have left their script, dead or alive."""
+        """Whether the last look has found any: whoever found none knows that none is left."""
 
-    def look(self, scripts: Mapping[str, int]) -> dict[str, Kin]:
-        """The processes of each job, by the process that it began with. Strays of nobody are killed."""
-        found = {job: {pid, *children(pid, recursive=True)} for job, pid in scripts.items()}
-        for stray in self._strays(scripts.values()):
-            job = self._job_of(stray)
-            if job in found:
-                found[job] |= {stray, *children(stray, recursive=True)}
+    def look(self, scripts: Mapping[int, str]) -> dict[int, Kin]:
+        """The processes of each script, by the one that it began with; given are their jobs. Strays of nobody die.
+
+        One that forks and ends, and so on, is always there as a child of ours, dead or alive, until it is reaped here.
+        """
+        found = {leader: {leader, *children(leader, recursive=True)} for leader in scripts}
+        strays = [pid for pid in children(os.getpid()) if pid not in scripts]
+        left: set[int | None] = set()
+        for stray in strays:
+            leader = self._leader_of(stray, scripts)
+            left.add(leader)
+            kin = {stray, *children(stray, recursive=True)}
+            if leader is None:
+                kill(kin)
             else:
-                kill({stray, *children(stray, recursive=True)})
-        reap_strays(set(scripts.values()))
-        self.has_strays = bool(self._strays(scripts.values()))
-        self._known = found
-        return {job: Kin(_living(pids)) for job, pids in found.items()}
+                found[leader] |= kin
+        reap_strays(scripts)
+        self.has_strays, self._known = bool(strays), found
+        return {leader: Kin(_living(pids), leader in left or None in left) for leader, pids in found.items()}
 
-    def _job_of(self, stray: int) -> str:
-        known = next((job for job, pids in self._known.items() if stray in pids), "")
-        return known or environment_of(stray).get(MARK, "")
-
-    @staticmethod
-    def _strays(own: Collection[int]) -> list[int]:
-        return [pid for pid in children(os.getpid()) if pid not in own]
+    def _leader_of(self, stray: int, scripts: Mapping[int, str]) -> int | None:
+        for leader, pids in self._known.items():
+            if stray in pids and leader in scripts:
+                return leader
+        job = environment_of(stray).get(MARK)
+        return next((leader for leader, known in scripts.items() if known == job), None)
 
 
 def _living(pids: Iterable[int]) -> dict[int, Footprint]:
@@ -75,14 +82,17 @@ def kill(pids: Iterable[int]) -> None:
             os.kill(pid, SIGKILL)
 
 
-def end_orphans(jobs: Collection[str], own: Collection[int]) -> None:
-    """In a supervisor whose script runner is dead: ends what these scripts have started, which is its child now."""
-    until_s = time.monotonic() + ORPHANS_S
-    while time.monotonic() < until_s:
+def end_orphans(own: Collection[int]) -> None:
+    """In a supervisor whose script runner is dead: ends what its scripts have started, which is its child now.
+
+    Known by what no process can lay down. A script that is just ending still has its children: so until none is left,
+    and then once more.
+    """
+    until_s, clean = time.monotonic() + ORPHANS_S, 0
+    while clean < 2 and time.monotonic() < until_s:
         strays = [pid for pid in children(os.getpid()) if pid not in own]
-        orphans = [pid for pid in _living(strays) if environment_of(pid).get(MARK) in jobs]
-        if not orphans:
-            break
+        orphans = [pid for pid in _living(strays) if is_bound(pid)]
+        clean = 0 if orphans else clean + 1
         for orphan in orphans:
             kill({orphan, *children(orphan, recursive=True)})
         time.sleep(PAUSE_S)

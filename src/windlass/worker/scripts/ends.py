@@ -57,10 +57,10 @@ def ended(child: Child, code: int, settings: Settings) -> Settlement:
 
 def _delay_us(child: Child) -> int | None:
     """When it is tried again; None: it is not."""
-    numbers = child.order.said.retry
-    if numbers is None or child.claim.attempt > numbers.retries:
+    policy = child.order.retry
+    if policy is None or child.claim.attempt > policy.retries:
         return None
-    return numbers.policy().delay_us(child.claim.attempt, random.random)
+    return policy.delay_us(child.claim.attempt, random.random)
 
 
 def _error(child: Child, code: int, settings: Settings) -> Exception:

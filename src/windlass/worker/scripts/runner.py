@@ -27,11 +27,12 @@ from windlass.core.errors import CorruptRecord, WindlassError
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.job import Outcome
 from windlass.core.scripts import SCRIPT, Script, read_script
-from windlass.core.system import adopt_orphans, outlive_parent
+from windlass.core.system import adopt_orphans, outlive_parent, raise_file_limit
 from windlass.engines.locks import ClaimLocks, Held
 from windlass.engines.protocol import Claim, Note, Settlement
 from windlass.worker.budget import memory_of
-from windlass.worker.executor import SEND_AGAIN, Finding, cancelled, given_back, settlement
+from windlass.worker.executor import SEND_AGAIN, Finding, cancelled, given_back, settlement, unstorable
+from windlass.worker.failure import failure_of
 from windlass.worker.frames import (
     CHUNK,
     Back,
@@ -66,13 +67,13 @@ GONE_US: Final = 5_000_000
 NET_US: Final = 10_000_000
 """How long after its last deadline a script is ended by the supervisor, together with this process: a net."""
 AGAIN_US: Final = 1_000_000
-NONE: Final = Kin({})
 
 
 def run_scripts(link: socket.socket, page: Page, welcome: Welcome, scripts: Scripts) -> None:
     """The whole life of the process from its welcome on."""
     adopt_orphans()
     outlive_parent()
+    raise_file_limit()  # three for each script, and more while one is started
     runner = ScriptRunner(link, page, welcome, scripts)
     runner.send(Hello(settings=scripts.settings, tasks={SCRIPT: False}, slots={False: welcome.slots}))
     runner.run()
@@ -116,7 +117,8 @@ class ScriptRunner:
             if self._children or self._descent.has_strays:
                 self._watch(now_us)
                 self._flush(now_us)
-            while self._waiting and len(self._children) < self._slots:
+            # One that has ended keeps its place on the page until its end is written.
+            while self._waiting and len(self._children) + len(self._leaving) < self._slots:
                 self._begin(self._waiting.popleft())
 
     def _pause_s(self) -> float | None:
@@ -193,14 +195,14 @@ class ScriptRunner:
         while self._clock.monotonic_us() < until_us:
             kin = self._look()
             for child in self._children.values():
-                child.kill("cut", kin[child.job])
-            if not any(here.living for here in kin.values()):
+                child.kill("cut", kin[child.pid])
+            if not self._descent.has_strays and not any(here.living for here in kin.values()):
                 break
             time.sleep(HURRY_S)
         os._exit(1)
 
-    def _look(self) -> dict[str, Kin]:
-        return self._descent.look({child.job: child.pid for child in self._children.values()})
+    def _look(self) -> dict[int, Kin]:
+        return self._descent.look({child.pid: child.job for child in self._children.values()})
 
     # ── a start ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -243,7 +245,8 @@ class ScriptRunner:
         except msgspec.MsgspecError as error:
             raise CorruptRecord(f"The job's options cannot be read: {error}.", SEND_AGAIN) from None
         script = read_script(claim.payload, self._settings.limits)
-        return Order(claim, script, said, memory_of(claim) or self._settings.script_memory_bytes)
+        retry = None if said.retry is None else said.retry.policy()
+        return Order(claim, script, said, memory_of(claim) or self._settings.script_memory_bytes, retry)
 
     def _start(self, order: Order) -> Child | None:
         """The script, running; None: it must not run here any more."""
@@ -278,7 +281,8 @@ class ScriptRunner:
         if self._locks is None:
             return None
         try:
-            held = self._locks.hold(self._worker, claim.id, self._clock.now_us() + last_us if last_us else None)
+            now_us = self._clock.now_us()
+            held = self._locks.hold(self._worker, claim.id, now_us + last_us if last_us else None, now_us)
         except OSError as error:
             raise Later(f"its lock cannot be had ({error.strerror})") from None
         if held is None:
@@ -321,7 +325,8 @@ class ScriptRunner:
     def _watch(self, now_us: int) -> None:
         children = list(self._children.values())
         for child in children:
-            child.look(now_us)
+            if child.look(now_us) and child.end is not None:
+                self._selector.unregister(child.end)  # or it would wake us all the time
         over = any(child.ended_us for child in children)
         if not over and now_us < self._look_at_us:
             return
@@ -329,7 +334,7 @@ class ScriptRunner:
         kin = self._look()
         is_cut = self._page.is_cut(now_us)
         for child in children:
-            here = kin.get(child.job, NONE)
+            here = kin[child.pid]
             if child.ended_us:
                 self._bury(child, here, now_us)
                 continue
@@ -343,26 +348,31 @@ class ScriptRunner:
         child.kill(None, kin)
         left = [pid for pid in kin.living if pid != child.pid]
         child.left_behind = max(child.left_behind, len(left))
-        if left and now_us < child.ended_us + GONE_US:
+        if (left or kin.has_strays) and now_us < child.ended_us + GONE_US:
             return
-        if left:
-            log.warning("What the script of job %s has started cannot be killed: %s.", child.job, left)
+        gone = not left and not kin.has_strays
+        if not gone:
+            log.warning("What the script of job %s has started cannot be killed: %s.", child.job, left or "it forks on")
         child.hear_last_words()
-        for descriptor in (child.end, *(pipe.descriptor for pipe in child.pipes)):
+        for pipe in child.pipes:
             with suppress(KeyError, ValueError):
-                self._selector.unregister(descriptor if descriptor is not None else -1)
+                self._selector.unregister(pipe.descriptor)
         code = child.reap()
         child.spool.add("", self._clock.now_us(), last_line(child, code))
         del self._children[child.key]
         notes = tuple(notes_of(child.key, child.spool, self._settings.limits))
         self._settle(child.claim, ended(child, code, self._settings), notes)
         if child.lock is not None:
-            child.lock.release()
+            child.lock.release() if gone else child.lock.leave()
         self._descent.has_strays = True  # what it left behind has ended, and is reaped with the next look
 
     def _settle(self, claim: Claim, end: Settlement, notes: tuple[Note, ...] = ()) -> None:
         self._leaving.append(claim)  # it leaves the page when its end is written
-        self.send(Ends((end,), notes))
+        try:
+            self.send(Ends((end,), notes))
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            log.error("The end of job %s cannot be stored.", show_id(claim.id), exc_info=error)
+            self.send(Ends((unstorable(claim, failure_of(error, self._settings.limits, claim.task)),)))
 
 
 _LATER: Final = Finding(Outcome.SNOOZE, None, AGAIN_US)
