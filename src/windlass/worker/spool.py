@@ -20,7 +20,7 @@ from windlass.core.plural import number_of
 from windlass.engines.protocol import Note
 from windlass.worker.desk import Desk
 
-BURST = 5_000
+BURST = 3_000
 """How many lines a job may say at once."""
 STEADY = 100
 """How many more it may say with every flush."""
