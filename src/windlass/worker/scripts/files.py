@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from windlass.core.errors import BadScript, BadSetting
-from windlass.core.system import open_beneath, open_folder
+from windlass.core.system import open_beneath, open_folder, pread
 
 FIRST_LINE = 256
 """As much of it as Linux looks at."""
@@ -92,7 +92,7 @@ def unstartable(found: Found, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno in PASSING:
         return Later(error.strerror)
     reason = error.strerror if isinstance(error, OSError) else error
-    first, path = os.pread(found.descriptor, FIRST_LINE, 0).split(b"\n")[0], str(found.path)
+    first, path = pread(found.descriptor, FIRST_LINE, 0).split(b"\n")[0], str(found.path)
     if not first.startswith(b"#!"):
         todo = "Its first line names its program: #!/bin/sh."
         return BadScript(f"The script {path!a} cannot be started: {reason}.", todo)
