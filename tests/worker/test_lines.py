@@ -329,6 +329,28 @@ def test_streams_and_loggers_are_as_they_were_when_the_last_worker_has_stopped(a
     assert (sys.stdout, sys.stderr, logging.Logger.callHandlers) == before
 
 
+TWICE = """
+import logging
+from windlass import App, Worker
+app = App("memory://")
+@app.task(name="warns")
+def warns(how: str) -> None:
+    if how == "later":
+        logging.basicConfig()
+    logging.getLogger("shop").warning("once")
+with Worker(app):
+    for how in ("by nobody", "later"):
+        job = warns.delay(how)
+        job.get(60)
+        print([(line.stream, line.text) for line in job.job().log])
+"""
+
+
+def test_what_a_handler_shows_is_not_kept_once_more(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[('log', b'WARNING shop: once')]"] * 2
+
+
 PROGRAM = """
 import logging
 from windlass import App, Worker

@@ -71,8 +71,21 @@ class Keeper(logging.Handler):
             job.say("log", line)
 
 
+class _Handling(threading.local):
+    """Whether this thread is in a handler, whose output is no print of the task's: the record is kept itself."""
+
+    now = False
+
+
+_handling = _Handling()
+
+
 def _call_and_keep(self: logging.Logger, record: logging.LogRecord) -> None:
-    _untouched(self, record)
+    before, _handling.now = _handling.now, True
+    try:
+        _untouched(self, record)
+    finally:
+        _handling.now = before
     _handler.emit(record)
 
 
@@ -90,7 +103,7 @@ class Teed:
 
     def write(self, text: str, /) -> int:
         job = current.get()
-        if job is not None and job.keeps_lines and isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if job is not None and job.keeps_lines and not _handling.now and isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             _keep(job, self._name, text)
         return self.stream.write(text)
 
