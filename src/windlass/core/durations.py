@@ -23,6 +23,8 @@ DAY_US: Final = 24 * HOUR_US
 
 #: Longer spans are always a mistake in the unit, and would overflow 64-bit sums of instants in a store.
 LONGEST_US: Final = 36_525 * DAY_US
+#: No instant is later: sums of two fit into the 64 bits of a store.
+LAST_US: Final = 1 << 62
 
 _UNITS_US: Final = {
     "w": 7 * DAY_US,

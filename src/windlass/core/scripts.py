@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.core.durations import LAST_US
 from windlass.core.errors import BadValue
 from windlass.core.limits import DEFAULT, Limits
 from windlass.core.signature import Signature
@@ -19,8 +20,6 @@ SCRIPT: Final = "windlass.script"
 """The task of all scripts. Those workers know it that were given folders with scripts."""
 LONGEST_NAME: Final = 200
 LONGEST_PATH: Final = 4_096
-LAST_US: Final = 1 << 62
-"""No instant is later."""
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):

@@ -398,7 +398,8 @@ def end_of(pid: int) -> int | None:
 def is_bound(pid: int) -> bool:
     """Whether that process, or one that it comes from, was started by `start_bound`.
 
-    Both marks are inherited, and no process can lay down the first. They are there to the last moment of a process.
+    Both marks are inherited, and there to the last moment of a process. No process can lay down that it gets no more
+    rights; the other, which root can change, tells it from those that gave theirs up themselves, as browsers do.
     """
     if sys.platform != "linux":
         return False

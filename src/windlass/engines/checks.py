@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from windlass.core.durations import LAST_US
 from windlass.core.errors import BadValue, TooLarge
 from windlass.core.gates import read_gate
 from windlass.core.ids import JobId, read_id
@@ -36,8 +37,6 @@ for _kind in (Amendment, Beat, Card, Note, Order, Put, Query, Settlement):
     msgspec.json.Decoder(_kind)
 
 KINDS = frozenset({"start", "log", "progress", "step"})
-LAST_US = 1 << 62
-"""No instant is later."""
 
 
 def _check_shape(value: msgspec.Struct, kind: type[msgspec.Struct]) -> None:
