@@ -1,0 +1,9 @@
+"""Which real servers do tests run against, and how are they hurt? Nothing here imitates a server.
+
+Read in this order: `binaries.py` (where the programs are), `process.py` (a server's process, which never outlives the
+tests), `redis_server.py` (one Redis or Valkey), `namespace.py` (a part of one for a single test) and `fixtures.py`,
+which every test folder can use.
+
+Whoever hurts a server starts one of his own (`new_server`): the shared ones are never stopped, frozen or reconfigured.
+No server listens anywhere but on 127.0.0.1 and a socket in its own folder.
+"""
