@@ -28,7 +28,9 @@ WindlassError                     code
 │   ├── StoreCorrupt              WL306
 │   ├── StoreFull                 WL307
 │   ├── UnsafeFile                WL308
-│   └── StoreReplaced             WL309
+│   ├── StoreReplaced             WL309
+│   ├── AccessDenied              WL310
+│   └── UnfitServer               WL311
 ├── WorkerError                   WL400   a worker's standing in the store
 │   ├── WorkerGone                WL401
 │   ├── TicketOutOfOrder          WL402
@@ -195,13 +197,13 @@ class StoreClosed(StoreError):
 
 
 class NotWritable(StoreError):
-    """The store's file or folder cannot be written by this user."""
+    """The store cannot be written: by this user, or because the server is a read-only replica."""
 
     code = "WL303"
 
 
 class NotADatabase(StoreError):
-    """The file exists and is something else."""
+    """The file exists and is something else; or the server does."""
 
     code = "WL304"
 
@@ -234,6 +236,18 @@ class StoreReplaced(StoreError):
     """The store's file was moved, deleted or replaced while it was open."""
 
     code = "WL309"
+
+
+class AccessDenied(StoreError):
+    """The server does not accept the login, or the user may not do what the engine needs."""
+
+    code = "WL310"
+
+
+class UnfitServer(StoreError):
+    """The server's version, role or settings do not allow what the engine promises."""
+
+    code = "WL311"
 
 
 class WorkerError(WindlassError):

@@ -1,0 +1,258 @@
+"""Calls to the server: each comes back with an answer or one clear error, soon.
+
+`run` executes a script. After a cut connection it is sent once more where the caller says that repeating is safe;
+nothing else is tried again here. While a server cannot be reached, a call waits up to a second before it asks again:
+however often a thread calls, it asks about once a second.
+
+    threads ─► run ─► pool of idle wires ── a fresh one: route.open, INFO server ─► the node that has our keys
+                                                              └─► another run id: `on_new_server` is told
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from windlass.core.errors import StoreClosed, StoreError
+from windlass.engines.redis.address import Address
+from windlass.engines.redis.ear import Ear
+from windlass.engines.redis.refusals import code_of, refusal, unreachable
+from windlass.engines.redis.route import route_of
+from windlass.engines.redis.script import Script
+from windlass.engines.redis.wire import Answered, Argument, Cut, Unconnected, Wire
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 1.0
+IDLE: Final = 16
+"""So many idle connections are kept; there are as many more as threads call at once."""
+REDIRECTIONS: Final = 3
+
+
+class Outage:
+    """How long a server has been away, and when it may be asked again."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._since_s: float | None = None
+        self._pause_s = 0.0
+        self._not_before_s = 0.0
+        self._was_there = False
+
+    def left_s(self) -> float:
+        """How long nobody should ask."""
+        return self._not_before_s - time.monotonic()
+
+    def failed(self, error: StoreError) -> None:
+        now_s = time.monotonic()
+        if self._since_s is None:
+            self._since_s = now_s
+            # Who opens a store for the first time sees the error itself.
+            if self._was_there:
+                log.warning("%s It is tried again until it is back.", error.message)
+        if now_s >= self._not_before_s:  # several threads that fail together count as one
+            self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+            self._not_before_s = now_s + self._pause_s * random.uniform(0.5, 1)
+
+    def over(self) -> None:
+        if self._since_s is not None and self._was_there:
+            log.warning("%s is back after %.1f s.", self._name, time.monotonic() - self._since_s)
+        self._since_s, self._pause_s, self._not_before_s, self._was_there = None, 0.0, 0.0, True
+
+
+class Pool:
+    """What one process holds of a link; a forked child makes its own, and leaves its parent's sockets alone."""
+
+    def __init__(self, address: Address) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.idle: list[Wire] = []
+        self.ears: set[Ear] = set()
+        self.route = route_of(address)
+        self.outage = Outage(str(address))
+        self.closing = threading.Event()
+
+    def pop(self) -> Wire | None:
+        with self.lock:
+            return self.idle.pop() if self.idle else None
+
+    def clear(self) -> None:
+        """Where one connection was lost, the others most likely are as well."""
+        with self.lock:
+            idle, self.idle = self.idle, []
+        for wire in idle:
+            wire.close()
+
+
+class Link:
+    """The way from this process to a namespace on a server; any thread may use it."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.run_id = b""
+        """Which life of the server was seen last; empty where it does not tell."""
+        self._told: list[Callable[[], None]] = []
+        self._pool = Pool(address)
+
+    # ── calls ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, script: Script, args: Sequence[Argument], *, repeat: bool) -> Any:
+        """What a script returns. `repeat`: it may be sent twice, should its first answer be lost."""
+        rest = (b"1", self.address.meta_key, *args)
+
+        def talk(wire: Wire) -> Any:
+            try:
+                return wire.call(b"EVALSHA", script.sha, *rest)
+            except Answered as error:
+                if code_of(error.text) != "NOSCRIPT":
+                    raise
+            # The server was restarted, or somebody flushed its scripts: this runs and remembers it in one step.
+            return wire.call(b"EVAL", script.source, *rest)
+
+        return self._converse(talk, repeat=repeat)
+
+    def ask(self, *command: Argument) -> Any:
+        """The answer to a command that changes nothing."""
+        return self._converse(lambda wire: wire.call(*command), repeat=True)
+
+    def _converse(self, talk: Callable[[Wire], A], *, repeat: bool) -> A:
+        """Talks over a connection, and once more over another where the first talk cannot have done anything twice."""
+        redirections = REDIRECTIONS
+        while True:
+            pool = self._mine()
+            wire = self._take(pool)
+            try:
+                answer = talk(wire)
+            except Answered as error:
+                self._give_back(pool, wire)
+                redirections -= 1
+                if not self._redirected(pool, wire, error) or not redirections:
+                    raise refusal(error.text, self.address) from None
+            except Cut as error:
+                self._lost(pool)
+                if not repeat or error.silent:
+                    raise unreachable(error, self.address) from None
+                repeat = False
+            except BaseException:
+                wire.close()  # an answer may be on the way that nobody waits for
+                raise
+            else:
+                self._give_back(pool, wire)
+                return answer
+
+    def _redirected(self, pool: Pool, wire: Wire, error: Answered) -> bool:
+        """Whether the call, which was refused, will fare better elsewhere."""
+        code = code_of(error.text)
+        if not pool.route.may_change or code not in {"MOVED", "READONLY", "CLUSTERDOWN", "MASTERDOWN"}:
+            return False
+        self._lost(pool)
+        if code == "MOVED":
+            pool.route.moved(error.text, wire.node)
+        return code in {"MOVED", "READONLY"}
+
+    # ── connections ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _mine(self) -> Pool:
+        if self._pool.pid != os.getpid():
+            self._pool = Pool(self.address)
+        return self._pool
+
+    def _take(self, pool: Pool) -> Wire:
+        while not pool.closing.is_set():
+            wire = pool.pop()
+            if wire is None:
+                return self._open(pool)
+            if wire.is_usable():
+                return wire
+            wire.close()
+        raise _closed()
+
+    def _open(self, pool: Pool) -> Wire:
+        """A new connection, not before the server may be asked again."""
+        left_s = pool.outage.left_s()
+        if left_s > 0 and pool.closing.wait(left_s):
+            raise _closed()
+        wire = None
+        try:
+            wire = pool.route.open()
+            wire.run_id = _run_id(wire)
+        except (Unconnected, Cut, Answered) as error:
+            if wire is not None:
+                wire.close()
+            raise self._away(pool, error) from None
+        pool.outage.over()
+        self._note(wire.run_id)
+        return wire
+
+    def _away(self, pool: Pool, error: Unconnected | Cut | Answered) -> Exception:
+        pool.route.forget()
+        if isinstance(error, Answered):
+            found = refusal(error.text, self.address)
+        else:
+            found = unreachable(error, self.address)
+            pool.clear()
+        if isinstance(found, StoreError):
+            pool.outage.failed(found)
+        return found
+
+    def _give_back(self, pool: Pool, wire: Wire) -> None:
+        with pool.lock:
+            if len(pool.idle) < IDLE and not pool.closing.is_set() and wire.run_id == self.run_id:
+                pool.idle.append(wire)
+                return
+        wire.close()
+
+    def _lost(self, pool: Pool) -> None:
+        pool.route.forget()
+        pool.clear()
+
+    def _note(self, run_id: bytes) -> None:
+        before, self.run_id = self.run_id, run_id
+        if before and run_id != before:
+            for callback in self._told:
+                callback()
+
+    # ── besides ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_new_server(self, callback: Callable[[], None]) -> None:
+        """Calls it, in the thread that finds out, whenever the server is another one than before, or was restarted."""
+        self._told.append(callback)
+
+    def subscription(self) -> Ear:
+        """An ear on the node that runs our scripts: what they publish is heard there."""
+        pool = self._mine()
+        if pool.closing.is_set():
+            raise _closed()
+        ear = Ear(self._open(pool), self.address, pool.ears.discard)
+        pool.ears.add(ear)
+        return ear
+
+    def close(self) -> None:
+        """Ends all connections; who waits in an ear, or for a server that is away, is woken."""
+        pool = self._mine()
+        pool.closing.set()
+        pool.clear()
+        for ear in list(pool.ears):
+            ear.close()
+
+
+def _run_id(wire: Wire) -> bytes:
+    try:
+        info: bytes = wire.call(b"INFO", b"server")
+    except Answered as error:
+        if code_of(error.text) == "NOPERM":
+            return b""
+        raise
+    return next((line[7:] for line in info.splitlines() if line.startswith(b"run_id:")), b"")
+
+
+def _closed() -> StoreClosed:
+    return StoreClosed("The engine was closed.", "Open it again.")

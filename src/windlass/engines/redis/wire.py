@@ -1,0 +1,185 @@
+"""One connection to one server. What may go wrong is one of three things, and a caller must know which:
+
+    Unconnected   no connection came about: the request has not left this process
+    Cut           the connection ended, or was silent for too long, after the request may have arrived
+    Answered      the server answered with an error
+
+All use of redis-py's connections is in this file; the rest of the engine sees bytes, integers and lists.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Any, Final, cast
+
+import redis.connection as driver
+from redis import exceptions
+from redis.exceptions import InvalidResponse, RedisError, ResponseError
+
+from windlass.engines.redis.address import Address, Login, Node
+
+Argument = bytes | str | int | float
+
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+
+class Unconnected(Exception):
+    """No connection came about; nothing was sent. `foreign`: something answered that is no Redis."""
+
+    def __init__(self, who: str, reason: str, *, foreign: bool = False) -> None:
+        super().__init__(who, reason)
+        self.who = who
+        self.reason = reason
+        self.foreign = foreign
+
+
+class Cut(Exception):
+    """The connection is lost, and what became of the request is unknown. `silent`: it was waited for in vain."""
+
+    def __init__(self, who: str, *, silent: bool) -> None:
+        super().__init__(who)
+        self.who = who
+        self.silent = silent
+
+
+class Answered(Exception):
+    """The server's error, as it said it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def _verbatim(_parser: type, text: str) -> ResponseError:
+    return ResponseError(text)
+
+
+# Errors stay as they are said: which of them redis-py cuts the code off differs between its versions.
+_PARSER: Final = type("_Parser", (cast("type", driver.DefaultParser),), {"parse_error": classmethod(_verbatim)})
+
+
+class Wire:
+    """An open connection that one thread uses at a time."""
+
+    def __init__(self, node: Node, address: Address, *, login: Login, db: int) -> None:
+        """Connects, says who we are, and chooses the database."""
+        self.node = node
+        self.run_id = b""
+        """Which life of the server this is; empty where it does not tell."""
+        self._connection: Any = _connection(node, address, login, db)
+        try:
+            self._connection.connect()
+        except ResponseError as error:
+            raise Answered(str(error)) from None
+        except (RedisError, OSError, UnicodeError) as error:
+            raise _unconnected(node, error, tls=address.tls is not None) from None
+
+    def call(self, *command: Argument) -> Any:
+        """The answer to a command."""
+        self.send(*command)
+        return self.read()
+
+    def send(self, *command: Argument) -> None:
+        try:
+            self._connection.send_command(*command)
+        except (RedisError, OSError) as error:
+            raise self._cut(error) from None
+
+    def read(self) -> Any:
+        """The next answer, or what was published."""
+        try:
+            return self._connection.read_response()
+        except ResponseError as error:
+            raise Answered(str(error)) from None
+        except (RedisError, OSError) as error:
+            raise self._cut(error) from None
+
+    def has_news(self, timeout_s: float = 0) -> bool:
+        """Whether something is there to be read; the end of the connection is a `Cut`."""
+        try:
+            return bool(self._connection.can_read(timeout_s))
+        except (RedisError, OSError, ValueError) as error:  # ValueError: it was closed under our hands
+            raise self._cut(error) from None
+
+    def is_usable(self) -> bool:
+        """Whether it is open and nothing is on the way: the server may have closed it while it lay idle."""
+        try:
+            return not self.has_news()
+        except Cut:
+            return False
+
+    def shut(self) -> None:
+        """Ends it from another thread: whoever reads is woken and finds it cut."""
+        open_socket = cast("socket.socket | None", getattr(self._connection, "_sock", None))
+        if open_socket is not None:
+            try:
+                open_socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has ended already
+
+    def close(self) -> None:
+        self._connection.disconnect()
+
+    def _cut(self, error: Exception) -> Cut:
+        self.close()
+        return Cut(str(self.node), silent=isinstance(error, exceptions.TimeoutError))
+
+
+def _connection(node: Node, address: Address, login: Login, db: int) -> Any:
+    options: dict[str, Any] = {
+        "db": db,
+        "username": login.user or None,
+        "password": login.password or None,
+        "socket_timeout": address.timeout_s,
+        "socket_connect_timeout": address.connect_timeout_s,
+        "protocol": 2,
+        "parser_class": _PARSER,
+    }
+    if not node.port:
+        return driver.UnixDomainSocketConnection(path=node.host, **options)
+    options |= {
+        "host": node.host,
+        "port": node.port,
+        "socket_keepalive": True,
+        "socket_keepalive_options": {
+            getattr(socket, name): value for name, value in _KEEPALIVE.items() if hasattr(socket, name)
+        },
+    }
+    if address.tls is None:
+        return driver.Connection(**options)
+    return driver.SSLConnection(
+        ssl_ca_certs=address.tls.ca,
+        ssl_certfile=address.tls.cert,
+        ssl_keyfile=address.tls.key,
+        ssl_cert_reqs="required" if address.tls.verify else "none",
+        ssl_check_hostname=address.tls.verify,
+        **options,
+    )
+
+
+def _unconnected(node: Node, error: BaseException, *, tls: bool) -> Unconnected:
+    """Why no connection came about, in words; redis-py hides the reason in the error's context."""
+    if isinstance(error, InvalidResponse):
+        return Unconnected(str(node), "what answers there does not speak the protocol of Redis", foreign=True)
+    cause = error
+    while not isinstance(cause, (OSError, UnicodeError)) and cause.__context__ is not None:
+        cause = cause.__context__
+    match cause:
+        case ssl.SSLCertVerificationError():
+            reason = f"its certificate is not accepted ({cause.verify_message})"
+        case ssl.SSLError():
+            reason = f"TLS fails ({(cause.reason or 'no reason').replace('_', ' ').lower()})"
+        case socket.gaierror() | UnicodeError():
+            reason = "its name is not known"
+        case ConnectionRefusedError():
+            reason = "the connection was refused"
+        case FileNotFoundError():
+            reason = "a file that the URL names is not there"
+        case OSError() if cause.strerror:
+            reason = cause.strerror[0].lower() + cause.strerror[1:]
+        case _ if isinstance(error, exceptions.TimeoutError):
+            reason = "it does not answer" + (", or speaks no TLS" if tls else "")
+        case _:
+            reason = "it closed the connection" + ("" if tls else ", as one that wants TLS does")
+    return Unconnected(str(node), reason)

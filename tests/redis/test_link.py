@@ -1,0 +1,85 @@
+"""The link to a server: answers, one clear error each, and what is tried again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.servers.namespace import Namespace
+from windlass.core.errors import StoreClosed, StoreCorrupt
+from windlass.engines.redis.link import Link
+from windlass.engines.redis.refusals import Refused
+from windlass.engines.redis.script import Script
+
+ECHO = Script("echo", b"return {KEYS[1], ARGV[1], ARGV[2]}")
+COUNT = Script("count", b"return redis.call('INCR', KEYS[1])")
+SAY = Script("say", b"return redis.call('PUBLISH', ARGV[1], ARGV[2])")
+
+Connect = Callable[[str], Link]
+
+
+def test_a_script_gets_the_one_key_and_its_arguments_as_bytes(namespace: Namespace, connect: Connect) -> None:
+    link = connect(namespace.url)
+    assert link.run(ECHO, [b"\xff\x00", 7], repeat=True) == [link.address.meta_key, b"\xff\x00", b"7"]
+
+
+def test_scripts_that_the_server_forgot_are_sent_again(namespace: Namespace, connect: Connect) -> None:
+    link = connect(namespace.url)
+    assert link.run(COUNT, [], repeat=False) == 1
+    link.ask(b"SCRIPT", b"FLUSH")
+    assert link.run(COUNT, [], repeat=False) == 2
+    assert link.ask(b"SCRIPT", b"EXISTS", COUNT.sha) == [1]
+
+
+def test_a_scripts_refusal_keeps_its_code_and_its_detail(namespace: Namespace, connect: Connect) -> None:
+    link = connect(namespace.url)
+    no = Script("no", b"return redis.error_reply('WINDLASS GONE worker 1')")
+    with pytest.raises(Refused) as caught:
+        link.run(no, [], repeat=True)
+    assert (caught.value.code, caught.value.detail) == ("GONE", "worker 1")
+
+
+def test_a_key_of_another_type_is_named_as_such(namespace: Namespace, connect: Connect) -> None:
+    link = connect(namespace.url)
+    link.ask(b"HSET", link.address.meta_key, b"a", b"1")
+    with pytest.raises(StoreCorrupt, match="has a type that Windlass does not give it"):
+        link.run(COUNT, [], repeat=True)
+
+
+def test_an_ear_hears_what_scripts_publish(namespace: Namespace, connect: Connect) -> None:
+    link = connect(namespace.url)
+    one, two, three = (f"{namespace.name}:{word}".encode() for word in ("one", "two", "three"))
+    ear = link.subscription()
+    ear.listen_on(frozenset([one, two]))
+    assert link.run(SAY, [one, b"hello"], repeat=True) == 1
+    assert link.run(SAY, [two, b"\x00"], repeat=True) == 1
+    heard = ear.wait(30)
+    heard += ear.wait(30) if len(heard) < 2 else []
+    assert heard == [(one, b"hello"), (two, b"\x00")]
+    ear.listen_on(frozenset([two, three]))
+    assert [link.run(SAY, [name, b""], repeat=True) for name in (one, two, three)] == [0, 1, 1]
+    ear.listen_on(frozenset())
+    assert len(ear.wait(30)) == 2
+    assert ear.wait(0.01) == []
+
+
+def test_closing_an_ear_wakes_who_waits_in_it(valkey: Namespace, connect: Connect) -> None:
+    ear = connect(valkey.url).subscription()
+    ear.listen_on(frozenset([b"one"]))
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            ear.wait(3_600)
+        except StoreClosed as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    ear.close()
+    thread.join(30)
+    assert len(raised) == 1
+    with pytest.raises(StoreClosed):
+        ear.wait(0)
