@@ -1,4 +1,4 @@
-"""A URL picks the engine: `memory://`, `sqlite:///jobs.db`. Engines are imported only when they are asked for."""
+"""A URL picks the engine: `sqlite:///jobs.db`, `redis://host/0`, `memory://`. Each is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.engines.protocol import Engine
 GROUP = "windlass.engines"
 """The entry-point group in which other packages offer engines: URL scheme → function(url, settings)."""
 
-LATER = ("file", "redis", "rediss", "valkey", "unix", "postgresql", "postgres", "mongodb")
+LATER = ("file", "postgresql", "postgres", "mongodb")
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*").fullmatch
 
@@ -59,11 +59,12 @@ def _offered(scheme: str) -> Maker | None:
 
 
 def _unknown(scheme: str) -> UnknownScheme:
+    known = "sqlite:///jobs.db, redis://host/0 or memory://"
     if scheme.lower() in LATER:
-        return UnknownScheme(f"{scheme}:// is not in this version.", "Use sqlite:///jobs.db or memory:// for now.")
-    near = near_miss(scheme.lower(), ["memory", "sqlite", *LATER])
+        return UnknownScheme(f"{scheme}:// is not in this version.", f"Use {known} for now.")
+    near = near_miss(scheme.lower(), [*OWN, *LATER])
     hint = f"Did you mean {near}://? " if near is not None else ""
-    return UnknownScheme(f"There is no engine {scheme!a}.", f"{hint}Use sqlite:///jobs.db or memory://.")
+    return UnknownScheme(f"There is no engine {scheme!a}.", f"{hint}Use {known}.")
 
 
 def _memory(url: str, settings: Settings) -> Engine:
@@ -105,4 +106,19 @@ def sqlite_path(url: str) -> Path:
     return Path(path)
 
 
-OWN: dict[str, Maker] = {"memory": _memory, "sqlite": _sqlite}
+def _redis(url: str, settings: Settings) -> Engine:
+    try:
+        module = importlib.import_module("windlass.engines.redis")
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in {"redis", "hiredis"}:
+            raise
+        raise MissingExtra("The redis engine needs the package redis.", "Run: pip install windlass[redis]") from None
+    engine: Engine = module.RedisEngine(module.read_address(url), settings.limits)
+    return engine
+
+
+_REDIS = [
+    f"{name}{kind}" for name in ("redis", "rediss", "valkey", "valkeys") for kind in ("", "+sentinel", "+cluster")
+]
+
+OWN: dict[str, Maker] = {"memory": _memory, "sqlite": _sqlite, "unix": _redis, **dict.fromkeys(_REDIS, _redis)}

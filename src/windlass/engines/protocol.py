@@ -62,8 +62,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # the engine, as its URL calls it
     settle: Literal["atomic", "chores"]  # whether follow-ups are there with the settle, or as chores soon after
     death: Literal["lock", "lease"]  # how a dead worker is known: a lock that the kernel frees, or a lease
-    durable: Literal["process", "host"]
-    """What an acknowledged write survives: `process` nothing, it lives with it; `host` kill -9 and power cut."""
+    durable: Literal["process", "host", "server"]
+    """What an acknowledged write survives: `process` nothing, it lives with it; `host` kill -9 and power cut; `server`
+    what the server is set to survive, which open says."""
     processes: bool
     """Whether several processes may open one store."""
     locks: str = ""

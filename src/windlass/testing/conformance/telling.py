@@ -314,4 +314,4 @@ class Telling:
         assert capabilities.name
         assert capabilities.settle in ("atomic", "chores")
         assert capabilities.death in ("lock", "lease")
-        assert capabilities.durable in ("process", "host")
+        assert capabilities.durable in ("process", "host", "server")

@@ -1,0 +1,522 @@
+"""The redis engine: sixteen verbs, each one script that happens whole or not at all.
+
+What is too much for one script (a hundred jobs, about a millisecond) goes in several, each of which leaves the store
+right. Every verb may be repeated after a lost answer but three: what `note`, `write` and `amend` did is not told apart
+from what they would do again, so those are sent a second time only where the first cannot have arrived.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from windlass.core.clock import Clock, SystemClock
+from windlass.core.errors import StoreClosed
+from windlass.core.gates import read_gate
+from windlass.core.ids import JobId, WorkerId, show_id
+from windlass.core.intake import check_jobs
+from windlass.core.job import Job, Progress
+from windlass.core.lifecycle import Transition, why_not
+from windlass.core.limits import Limits
+from windlass.engines.checks import (
+    check_amendment,
+    check_beat,
+    check_ids,
+    check_notes,
+    check_order,
+    check_puts,
+    check_query,
+    check_settlements,
+    flow_of,
+    is_gate,
+)
+from windlass.engines.protocol import (
+    ALL_PARTS,
+    BATCH,
+    HISTORY_KEPT,
+    SPANS_US,
+    Amended,
+    Amendment,
+    Beat,
+    Bucket,
+    Capabilities,
+    Card,
+    Change,
+    Claim,
+    Claims,
+    Count,
+    Death,
+    Fact,
+    Hint,
+    Interest,
+    Note,
+    Opened,
+    Order,
+    Orders,
+    Page,
+    Part,
+    Poisoned,
+    Put,
+    Query,
+    Receipt,
+    Refusal,
+    Settlement,
+    Sweep,
+    Swept,
+    Tally,
+    TallyQuery,
+    Verdict,
+    Written,
+)
+from windlass.engines.redis import search
+from windlass.engines.redis.address import Address
+from windlass.engines.redis.link import Link
+from windlass.engines.redis.listen import Listeners
+from windlass.engines.redis.refusals import Refused
+from windlass.engines.redis.requests import pack_job, read_head, read_needs, read_request
+from windlass.engines.redis.rows import (
+    STATE_OF,
+    STATES,
+    fingerprint,
+    pack_failure,
+    read_attempt,
+    read_failure,
+    read_lines,
+    read_row,
+    record_of,
+)
+from windlass.engines.redis.scripts import script
+from windlass.engines.redis.told import told
+
+log = logging.getLogger(__name__)
+
+SCHEMA: Final = 1
+CLOCK_BEHIND_US: Final = 60_000_000
+MOST_SWEPT: Final = 10_000
+"""The most one sweep touches, whatever is asked for."""
+FIXED_KEYS: Final = {
+    "meta": "hash",
+    "counts": "hash",
+    "run": "hash",
+    "news": "hash",
+    "queues": "set",
+    "due": "zset",
+    "held": "zset",
+    "exp": "zset",
+    "keys": "zset",
+    "purge": "zset",
+    "purgeok": "zset",
+    "chores": "list",
+    "cards": "hash",
+    "desks": "hash",
+    "facts": "hash",
+    "factx": "zset",
+    "rules": "hash",
+    "tat": "hash",
+}
+"""The keys of fixed names and their types; open refuses a store in which one has another."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_card = msgspec.json.Decoder(Card).decode
+
+T = TypeVar("T")
+
+
+class RedisEngine:
+    """Jobs on a Redis or Valkey server, under one namespace."""
+
+    capabilities = Capabilities(name="redis", settle="atomic", death="lease", durable="server", processes=True)
+
+    def __init__(self, address: Address, limits: Limits | None = None) -> None:
+        self._address = address
+        self._limits = limits or Limits()
+        self._clock: Clock = SystemClock()
+        self._link: Link | None = None
+        self._listeners: Listeners | None = None
+        self._packed_limits = _pack_limits(self._limits)
+        self._looked: dict[WorkerId, int] = {}
+
+    # ── open and close ──────────────────────────────────────────────────────────────────────────────────
+
+    def open(self) -> Opened:
+        if self._link is None:
+            link = Link(self._address)
+            try:
+                keys = [part for pair in FIXED_KEYS.items() for part in pair]
+                schema, ahead_us = self._run_on(link, "open", keys, repeat=True)
+            except BaseException:
+                link.close()
+                raise
+            if int(ahead_us) > CLOCK_BEHIND_US:
+                log.warning("The server's clock is %.0f s behind the store's own count.", int(ahead_us) / 1e6)
+            self._listeners = Listeners(link, self._run)
+            self._link = link
+            return Opened(schema=int(schema))
+        return Opened(schema=SCHEMA)
+
+    def close(self) -> None:
+        link, self._link = self._link, None
+        listeners, self._listeners = self._listeners, None
+        if link is not None:
+            if listeners is not None:
+                listeners.close()
+            link.close()
+
+    def _opened(self) -> Link:
+        if self._link is None:
+            raise StoreClosed("The redis engine is not open.", "Call open() first.")
+        return self._link
+
+    # ── scripts ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self, verb: str, args: Sequence[bytes | str | int], *, repeat: bool = True) -> Any:
+        return self._run_on(self._opened(), verb, args, repeat=repeat)
+
+    def _run_on(self, link: Link, verb: str, args: Sequence[bytes | str | int], *, repeat: bool) -> Any:
+        try:
+            return link.run(script(verb), [self._now(), SCHEMA, *args], repeat=repeat)
+        except Refused as refused:
+            raise told(refused, self._address) from None
+
+    def _now(self) -> str | int:
+        """Nothing in production, where the server's clock counts; tests travel."""
+        return "" if type(self._clock) is SystemClock else self._clock.now_us()
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def insert(self, jobs: Sequence[Job], /) -> list[Receipt]:
+        check_jobs(jobs, self._limits)
+        self._opened()
+        receipts: list[Receipt] = []
+        for some in _chunks(jobs):
+            args = [part for job in some for part in pack_job(job)]
+            answers = self._run("insert", [self._packed_limits, *args])
+            receipts += [
+                Receipt(id=job.request.id, duplicate_of=there or None) for job, there in zip(some, answers, strict=True)
+            ]
+        return receipts
+
+    def claim(self, order: Order, /) -> Claims:
+        check_order(order)
+        asked = _pack(
+            (
+                order.worker.hex(),
+                order.ticket,
+                1 if order.suspects else min(order.limit, BATCH),
+                int(order.suspects),
+                False if order.queues is None else order.queues,
+                False if order.tasks is None else sorted(order.tasks),
+                order.free,
+                order.total,
+            )
+        )
+        wait_us, version, *found = self._run("claim", [self._packed_limits, asked])
+        if not order.suspects:
+            # Who looked for suspects has seen none of the others: listening must not take them for seen.
+            self._looked[order.worker] = version
+        claims = tuple(_claim(found[at], found[at + 1], found[at + 2]) for at in range(0, len(found), 3))
+        return Claims(claims=claims, wait_us=None if wait_us < 0 else wait_us)
+
+    def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
+        check_settlements(settlements, self._limits)
+        self._opened()
+        verdicts: list[Verdict] = []
+        for some in _chunks(settlements):
+            args = [part for settlement in some for part in _settlement(settlement)]
+            verdicts += [Verdict(said.decode()) for said in self._run("settle", [self._packed_limits, *args])]
+        return verdicts
+
+    def renew(self, beat: Beat, /) -> Orders:
+        check_beat(beat)
+        card = beat.card
+        deltas: list[object] = []
+        for delta in beat.deltas:
+            deltas += [f"{delta.queue}|{delta.task}|{delta.name}", delta.n]
+        spans = list(SPANS_US.items())
+        head = (card.worker.hex(), beat.beat, card.lease_us, int(card.tasks is None), int(beat.bye), deltas, spans)
+        gone, now_us, *rest = self._run("renew", [_pack(head), msgspec.json.encode(card), *(card.tasks or ())])
+        if gone:
+            return Orders(gone=True, now_us=int(now_us))
+        claims, command, *cancel = rest
+        return Orders(now_us=int(now_us), claims=claims, cancel=tuple(cancel), command=command)
+
+    def note(self, notes: Sequence[Note], /) -> list[Verdict]:
+        check_notes(notes, self._limits)
+        self._opened()
+        verdicts: list[Verdict] = []
+        for some in _chunks(notes):
+            args: list[bytes | str | int] = [self._packed_limits]
+            for entry in some:
+                args += [entry.id, str(entry.fence), entry.kind, entry.data, entry.key, entry.stream, entry.at_us]
+            verdicts += [Verdict(said.decode()) for said in self._run("note", args, repeat=False)]
+        return verdicts
+
+    def sweep(self, sweep_: Sweep, /) -> Swept:
+        self._opened()
+        left = min(sweep_.limit, MOST_SWEPT)
+        swept = Swept()
+        while True:
+            step = self._sweep(sweep_.worker, min(left, BATCH))
+            swept = _added(swept, step)
+            left -= step.lost + step.chores + step.due + step.expired + step.keys + step.purged
+            if left <= 0 or not step.more:
+                return swept
+
+    def _sweep(self, worker: WorkerId | None, limit: int) -> Swept:
+        kept = [(span, HISTORY_KEPT[span] * size_us) for span, size_us in SPANS_US.items()]
+        sweeper = "" if worker is None else worker.hex()
+        *counts, more, deaths, poisoned = self._run("sweep", [self._packed_limits, _pack((sweeper, limit, kept))])
+        return Swept(
+            **dict(zip(("workers", "lost", "chores", "due", "expired", "keys", "purged"), counts, strict=True)),
+            more=bool(more),
+            deaths=tuple(_death(_card(card), jobs) for card, jobs in deaths),
+            poisoned=tuple(Poisoned(id=id_, task=task.decode(), crashes=n) for id_, task, n in poisoned),
+        )
+
+    # ── looking and steering ────────────────────────────────────────────────────────────────────────────
+
+    def fetch(
+        self, ids: Sequence[JobId], /, parts: frozenset[Part] = ALL_PARTS, log_after: int = 0
+    ) -> list[Job | None]:
+        check_ids(ids)
+        self._opened()
+        wanted = _pack([int(part in parts) for part in Part])
+        jobs: list[Job | None] = []
+        for some in _chunks(ids):
+            now_us, *found = self._run("fetch", [wanted, *some])
+            jobs += [
+                None if parts_ is None else _job(job_id, parts_, log_after, int(now_us))
+                for job_id, parts_ in zip(some, found, strict=True)
+            ]
+        return jobs
+
+    def search(self, query: Query, /) -> Page:
+        check_query(query)
+        return search.search(self._run, query)
+
+    def amend(self, amendment: Amendment, /) -> Amended:
+        check_amendment(amendment)
+        ids, cursor, only = amendment.ids, None, amendment.state
+        if amendment.query is not None:
+            query = msgspec.structs.replace(amendment.query, limit=min(amendment.query.limit, BATCH), count=False)
+            page = search.search(self._run, query)
+            ids, cursor = tuple(job.id for job in page.jobs), page.cursor
+            # What was found may have moved on since: only what is still in the state that was asked for is changed.
+            only = only or query.state
+        may = [number for state, number in STATES.items() if why_not(state, amendment.change, only) is None]
+        head = _pack((amendment.change.value, may, amendment.reason or ""))
+        answers = self._run("amend", [self._packed_limits, head, *ids], repeat=False)
+        changed: list[JobId] = []
+        refused: list[Refusal] = []
+        for job_id, answer in zip(ids, answers, strict=True):
+            if answer == 0:
+                changed.append(job_id)
+            else:
+                refused.append(Refusal(id=job_id, why=_why(answer, amendment.change, only)))
+        return Amended(changed=tuple(changed), refused=tuple(refused), cursor=cursor)
+
+    def tally(self, query: TallyQuery, /) -> Tally:
+        counters, cards, buckets, go_on = self._run("tally", [query.span or "", query.since_us])
+        while go_on:
+            _, _, more, go_on = self._run("tally", [query.span or "", go_on])
+            buckets += more
+        return Tally(
+            counts=tuple(_count(key, n) for key, n in _pairs(counters)),
+            buckets=tuple(_bucket(int(start), key, n) for start, found in buckets for key, n in _pairs(found)),
+            cards=tuple(_card(card) for card in cards),
+        )
+
+    # ── facts and hints ─────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, keys: Sequence[str], /) -> list[Fact | None]:
+        answers = self._run("read", keys)
+        return [
+            None
+            if answer is None
+            else Fact(key=key, value=answer[0], version=int(answer[1]), expires_us=int(answer[2]) or None)
+            for key, answer in zip(keys, answers, strict=True)
+        ]
+
+    def write(self, puts: Sequence[Put], /) -> list[Written]:
+        check_puts(puts, self._limits)
+        args: list[bytes | str | int] = [self._packed_limits]
+        for put in puts:
+            args += [
+                put.key,
+                b"" if put.value is None else b"=" + put.value,
+                "" if put.expect is None else put.expect,
+                "" if put.ttl_us is None else put.ttl_us,
+                b"" if put.value is None or not is_gate(put.key) else _rule(put.value),
+                "" if put.value is None else (flow_of(put.key) or b"").hex(),
+            ]
+        return [
+            Written(done=bool(done), version=int(version)) for done, version in self._run("write", args, repeat=False)
+        ]
+
+    def listen(self, interest: Interest, timeout_s: float, /) -> list[Hint]:
+        self._opened()
+        assert self._listeners is not None
+        return self._listeners.listen(interest, self._looked.get(interest.worker or b"", -1), timeout_s)
+
+    def signal(self, hints: Sequence[Hint], /) -> None:
+        self._opened()
+        args: list[bytes | str | int] = []
+        for hint in hints:
+            if hint.kind == "work":
+                args += ["work", hint.queue or ""]
+            elif hint.kind == "end":
+                args += ["end", hint.id or b""]
+            elif hint.kind == "order":
+                args += ["order", (hint.id or b"").hex()]
+        if args:
+            self._run("signal", args)
+
+
+# ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many at a time as a script may touch."""
+    for start in range(0, len(values), BATCH):
+        yield values[start : start + BATCH]
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _pack_limits(limits: Limits) -> bytes:
+    """The limits as `limits` in lua/parts/admission.lua reads them."""
+    return _pack(
+        (
+            limits.aging_step_us,
+            limits.keep_succeeded_us,
+            limits.keep_dead_us,
+            limits.keep_cancelled_us,
+            limits.keep_expired_us,
+            limits.keep_result_us,
+            limits.log_bytes,
+            limits.keep_succeeded_count,
+        )
+    )
+
+
+def _claim(job_id: JobId, record: bytes, stored: bytes) -> Claim:
+    row = read_row(job_id, record)
+    head, start, end = read_head(job_id, stored)
+    return Claim(
+        id=job_id,
+        fence=int(row.fence),
+        task=row.task,
+        queue=row.queue,
+        payload=stored[end:],
+        options=stored[start:end],
+        attempt=row.attempt,
+        crashes=row.crashes,
+        losses=row.losses,
+        suspect=bool(row.suspect),
+        priority=row.priority,
+        due_us=row.due_us,
+        lane=row.lane or None,
+        flow=bytes.fromhex(row.flow) or None,
+        needs=read_needs(head.needs) if head.needs else (),
+    )
+
+
+def _settlement(settlement: Settlement) -> list[bytes]:
+    """What settle.lua takes of a settlement and its follow-ups."""
+    follow_ups = [part for job in settlement.follow_ups for part in pack_job(job)]
+    head = (
+        str(settlement.fence),
+        "" if settlement.outcome is None else settlement.outcome.value,
+        _transition(settlement.transition),
+        _given(settlement.ran_us),
+        _given(settlement.keep_us),
+        _given(settlement.keep_result_us),
+        int(settlement.result is not None),
+        settlement.queue or "",
+        fingerprint(settlement.failure),
+        "" if settlement.become is None else settlement.become.hex(),
+        len(settlement.follow_ups),
+    )
+    return [settlement.id, _pack(head), settlement.result or b"", pack_failure(settlement.failure), *follow_ups]
+
+
+def _given(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def _transition(transition: Transition) -> tuple[int, int, int, int, int, int, str]:
+    return (
+        STATES[transition.to],
+        transition.attempt,
+        transition.crashes,
+        transition.losses,
+        int(transition.suspect),
+        transition.delay_us,
+        transition.reason or "",
+    )
+
+
+def _job(job_id: JobId, found: Sequence[Any], log_after: int, now_us: int) -> Job:
+    record, stored, failure, result, progress, progress_us, attempts, lines, steps = found
+    row = read_row(job_id, record)
+    return Job(
+        request=read_request(job_id, stored or b""),
+        record=record_of(row),
+        result=result[1:] if result is not None and now_us < row.result_until_us else None,
+        failure=read_failure(failure),
+        attempts=tuple(map(read_attempt, attempts)),
+        progress=None if progress is None else Progress(at_us=int(progress_us), data=progress),
+        log=read_lines(lines, log_after),
+        steps=tuple(sorted((key.decode(), value) for key, value in _pairs(steps))),
+    )
+
+
+def _why(answer: bytes | list[int], change: Change, only: Any) -> str:
+    if isinstance(answer, bytes):
+        return f"It is a duplicate of {show_id(answer)}, which holds its unique key."
+    why = why_not(STATE_OF.get(answer[0]), change, only)
+    assert why is not None, "the script refuses what may not be"
+    return why
+
+
+def _death(card: Card, jobs: int) -> Death:
+    return Death(worker=card.worker, name=card.name, host=card.host, pid=card.pid, jobs=jobs)
+
+
+def _added(one: Swept, other: Swept) -> Swept:
+    """Two steps of a sweep as one."""
+    sums = {name: getattr(one, name) + getattr(other, name) for name in one.__struct_fields__ if name != "more"}
+    sums["deaths"], sums["poisoned"] = sums["deaths"][:BATCH], sums["poisoned"][:BATCH]
+    return Swept(**sums, more=other.more)
+
+
+def _count(key: bytes, n: bytes) -> Count:
+    queue, task, state = key.decode().split("|")
+    return Count(queue=queue, task=task, state=STATE_OF[int(state)], n=int(n))
+
+
+def _bucket(start_us: int, key: bytes, n: bytes) -> Bucket:
+    queue, task, name = key.decode().split("|")
+    return Bucket(start_us=start_us, queue=queue, task=task, name=name, n=int(n))
+
+
+def _rule(value: bytes) -> bytes:
+    """A gate's rule as lua/parts/gates.lua reads it."""
+    gate = read_gate(value)
+    rate = gate.rate
+    return _pack(
+        (
+            int(gate.paused),
+            gate.shut_until_us,
+            _given(gate.probes),
+            _given(gate.limit),
+            0 if rate is None else rate.count,
+            0 if rate is None else rate.per_us,
+            0 if rate is None else rate.burst,
+        )
+    )

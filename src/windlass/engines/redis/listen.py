@@ -1,0 +1,147 @@
+"""listen: sleeping until something is published. A hint may be lost; the store is the truth.
+
+Each listening thread has an ear, a connection that hears channels: its own (on which scripts ring an idle worker),
+those of the jobs whose ends it waits for, those of the worker and the bell it listens for. It first listens, then looks
+at the store, where it becomes idle in the same step. Once a second, as a net, it looks again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from windlass.core.errors import StoreClosed, StoreUnavailable
+from windlass.core.ids import new_id
+from windlass.engines.protocol import Hint, Interest
+from windlass.engines.redis.ear import Ear
+from windlass.engines.redis.link import Link
+
+NET_S: Final = 1.0
+SPARE: Final = 8
+"""So many ears are kept for the next who listen."""
+MOST_ENDS: Final = 100
+"""Ids that one look asks for."""
+
+Run = Callable[[str, Sequence[bytes | str | int]], Any]
+
+
+class Post:
+    """An ear with the name by which scripts ring it."""
+
+    def __init__(self, ear: Ear) -> None:
+        self.ear = ear
+        self.name = new_id().hex()
+
+
+class Listeners:
+    """The ears of one engine."""
+
+    def __init__(self, link: Link, run: Run) -> None:
+        self._link = link
+        self._run = run
+        self._prefix = link.address.prefix
+        self._lock = threading.Lock()
+        self._spare: list[Post] = []
+        self._closed = False
+
+    def close(self) -> None:
+        """No ear is handed out any more; the link closes those that are in use, which wakes who waits."""
+        with self._lock:
+            self._closed = True
+            self._spare.clear()
+
+    def listen(self, interest: Interest, looked: int, timeout_s: float) -> list[Hint]:
+        """What the listener should know: hints, or nothing after the time is over."""
+        try:
+            return self._listen(interest, looked, time.monotonic() + timeout_s)
+        except StoreClosed:
+            if not self._closed:
+                raise
+            return [Hint(kind="closed")]
+
+    def _listen(self, interest: Interest, looked: int, until_s: float) -> list[Hint]:
+        post = self._take()
+        rooms = _rooms(interest)
+        try:
+            post.ear.listen_on(self._channels(post, interest))
+            hints = self._wait(post, interest, rooms, looked, until_s)
+        except BaseException:
+            post.ear.close()
+            with suppress(StoreUnavailable, StoreClosed):
+                self._rest(post, rooms)
+            raise
+        self._rest(post, rooms)
+        self._give_back(post)
+        return hints
+
+    def _wait(self, post: Post, interest: Interest, rooms: tuple[str, ...], looked: int, until_s: float) -> list[Hint]:
+        while True:
+            hints = self._look(post, interest, rooms, looked)
+            left_s = until_s - time.monotonic()
+            if hints or left_s <= 0:
+                return hints
+            heard = post.ear.wait(min(left_s, NET_S))
+            if heard:
+                return [self._hint(channel, data) for channel, data in heard]
+
+    def _look(self, post: Post, interest: Interest, rooms: tuple[str, ...], looked: int) -> list[Hint]:
+        """What happened before; where nothing did, the listener is idle from now on."""
+        seen = looked if interest.worker is not None else -1
+        head = msgspec.msgpack.encode((seen, rooms, "look"))
+        ends = sorted(interest.ends)
+        hints: list[Hint] = []
+        for start in range(0, max(1, len(ends)), MOST_ENDS):
+            work, *ended = self._run("listen", [post.name, head, *ends[start : start + MOST_ENDS]])
+            hints += [Hint(kind="end", id=job_id) for job_id in ended]
+            if work and not start:
+                hints.append(Hint(kind="work"))
+        return hints
+
+    def _rest(self, post: Post, rooms: tuple[str, ...]) -> None:
+        if rooms:
+            self._run("listen", [post.name, msgspec.msgpack.encode((-1, rooms, "rest"))])
+
+    # ── ears ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self) -> Post:
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("The engine was closed.", "Open it again.")
+            if self._spare:
+                return self._spare.pop()
+        return Post(self._link.subscription())
+
+    def _give_back(self, post: Post) -> None:
+        with self._lock:
+            if not self._closed and len(self._spare) < SPARE:
+                self._spare.append(post)
+                return
+        post.ear.close()
+
+    # ── channels ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _channels(self, post: Post, interest: Interest) -> frozenset[bytes]:
+        names = [b"ear:" + post.name.encode()]
+        names += [b"end:" + job_id for job_id in interest.ends]
+        names += [b"order:" + each.hex().encode() for each in (interest.worker, interest.bell) if each is not None]
+        return frozenset(self._prefix + name for name in names)
+
+    def _hint(self, channel: bytes, data: bytes) -> Hint:
+        kind, _, what = channel.removeprefix(self._prefix).partition(b":")
+        match kind:
+            case b"end":
+                return Hint(kind="end", id=what)
+            case b"order":
+                return Hint(kind="order", id=bytes.fromhex(what.decode()))
+            case _:
+                return Hint(kind="work", queue=data.partition(b" ")[2].decode())
+
+
+def _rooms(interest: Interest) -> tuple[str, ...]:
+    """Where the listener is idle: a room for each queue, and one for those who take any."""
+    return ("*",) if interest.queues is None else interest.queues

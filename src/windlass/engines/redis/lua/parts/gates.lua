@@ -1,0 +1,87 @@
+-- Part: how many jobs a gate lets through now, and when to look again (core/gates.py and core/rates.py in Lua).
+--
+-- Lua has doubles only: whole numbers are exact below 2^53. Products that may be larger are divided piece by piece.
+--
+-- A rule is {paused, shut until, probes, limit, count, per, burst, expires}; -1 where there is no such bound.
+
+local PAUSED, SHUT_UNTIL, PROBES, LIMIT, RATE_COUNT, RATE_PER, RATE_BURST, RULE_EXPIRES = 1, 2, 3, 4, 5, 6, 7, 8
+local EXACT = 2 ^ 53
+
+-- floor(a * b / c) and its rest, exactly; a < c.
+local function muldiv(a, b, c)
+  local product = a * b
+  if product < EXACT then
+    local rest = math.fmod(product, c)
+    return (product - rest) / c, rest
+  end
+  local base = 2
+  while base * 2 * c <= EXACT / 2 do base = base * 2 end
+  local digits = {}
+  while b > 0 do
+    local digit = math.fmod(b, base)
+    digits[#digits + 1] = digit
+    b = (b - digit) / base
+  end
+  local quotient, rest = 0, 0
+  for index = #digits, 1, -1 do
+    local value = rest * base + a * digits[index]
+    rest = math.fmod(value, c)
+    quotient = quotient * base + (value - rest) / c
+  end
+  return quotient, rest
+end
+
+local function mark(rule, at)
+  local rest = math.fmod(at, rule[RATE_PER])
+  return (at - rest) / rule[RATE_PER] * rule[RATE_COUNT] + (muldiv(rest, rule[RATE_COUNT], rule[RATE_PER]))
+end
+
+local function instant(rule, marks)
+  local rest = math.fmod(marks, rule[RATE_COUNT])
+  local quotient, more = muldiv(rest, rule[RATE_PER], rule[RATE_COUNT])
+  return (marks - rest) / rule[RATE_COUNT] * rule[RATE_PER] + quotient + (more > 0 and 1 or 0)
+end
+
+-- The instant `n` tokens after `at`.
+local function advance(rule, at, n)
+  local marks = mark(rule, at)
+  return instant(rule, marks + n) + at - instant(rule, marks)
+end
+
+-- How many tokens may be spent at an instant.
+local function allowance(rule, tat, at)
+  if tat <= at then return rule[RATE_BURST] end
+  local full = advance(rule, at, rule[RATE_BURST])
+  if tat >= full then return 0 end
+  local tokens = mark(rule, full) - mark(rule, tat)
+  while tokens > 0 and advance(rule, tat, tokens) > full do tokens = tokens - 1 end
+  return math.min(tokens, rule[RATE_BURST])
+end
+
+local function next_token(rule, tat)
+  if allowance(rule, tat, now) > 0 then return now end
+  local at = math.max(now, tat - math.floor((rule[RATE_BURST] - 1) * rule[RATE_PER] / rule[RATE_COUNT]) - 4)
+  while allowance(rule, tat, at) == 0 do at = at + 1 end
+  return at
+end
+
+-- How many may pass now (nil: any number) and, if a clock decides, when to look again.
+local function opening(rule, tat, running)
+  if rule[PAUSED] == 1 then return 0 end
+  if now < rule[SHUT_UNTIL] then return 0, rule[SHUT_UNTIL] end
+  local bound, again
+  if rule[LIMIT] >= 0 then bound = rule[LIMIT] - running end
+  if rule[PROBES] >= 0 then bound = math.min(bound or math.huge, rule[PROBES] - running) end
+  if rule[RATE_COUNT] > 0 then
+    bound = math.min(bound or math.huge, allowance(rule, tat, now))
+    again = next_token(rule, tat)
+  end
+  return bound and math.max(0, bound), again
+end
+
+local function rule_of(gate)
+  local packed = call('HGET', P .. 'rules', gate)
+  local rule = packed and cmsgpack.unpack(packed)
+  if not rule or (rule[RULE_EXPIRES] > 0 and rule[RULE_EXPIRES] <= now) then return nil end
+  return rule
+end

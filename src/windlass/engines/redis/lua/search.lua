@@ -1,0 +1,127 @@
+-- search: the next records of one shelf, or of several merged, filtered. Bounded: the caller goes on where it stopped.
+-- with: store
+--
+-- KEYS    meta
+-- ARGV    now, schema, {newest first, records to look at, jobs wanted (0: count), from score, from id in hex,
+--         since or false, until or false, stops, state, queue, task, worker, lane, flow, fingerprint, tag}, shelves…
+-- returns scanned, counted, done, last score, last id, its time, then {id, record, request, failure} of each job
+-- Writes nothing.
+
+local newest, most, wanted, from_score, from_id, since, until_, stops, state, queue, task, worker, lane, flow, print, tag =
+  unpack(cmsgpack.unpack(ARGV[3]))
+
+local range = newest == 1 and 'ZREVRANGE' or 'ZRANGE'
+
+-- Whether (score, id) comes after the position where the page before stopped.
+local function is_past(score, id)
+  if newest == 1 then return score < from_score or (score == from_score and id < from_id) end
+  return score > from_score or (score == from_score and id > from_id)
+end
+
+-- The first place of a shelf past the position: its order is that of (score, id), so halving finds it.
+local function start_of(shelf)
+  if not from_score then return 0 end
+  local low, high = 0, call('ZCARD', P .. shelf)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local found = call(range, P .. shelf, middle, middle, 'WITHSCORES')
+    if is_past(tonumber(found[2]), found[1]) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+if from_score then
+  from_id = unhex(from_id)
+elseif newest == 1 and stops == 1 and until_ then
+  from_score, from_id = until_, ''
+end
+
+local CHUNK = 64
+local walks = {}
+
+local function step(walk)
+  walk.at = walk.at + 2
+  if walk.at > #walk.found then
+    if walk.done then
+      walk.score = nil
+      return
+    end
+    walk.found = call(range, P .. walk.shelf, walk.from, walk.from + CHUNK - 1, 'WITHSCORES')
+    walk.from, walk.at, walk.done = walk.from + CHUNK, 1, #walk.found < 2 * CHUNK
+    local some = {}
+    for index = 1, #walk.found, 2 do some[#some + 1] = walk.found[index] end
+    preload(some)
+  end
+  walk.id, walk.score = walk.found[walk.at], tonumber(walk.found[walk.at + 1])
+end
+
+for index = 4, #ARGV do
+  local walk = { shelf = ARGV[index], from = start_of(ARGV[index]), at = 0, found = {} }
+  step(walk)
+  if walk.score then walks[#walks + 1] = walk end
+end
+
+local function next_walk()
+  local best
+  for _, walk in ipairs(walks) do
+    if walk.score and (not best or (newest == 1 and (walk.score > best.score
+      or (walk.score == best.score and walk.id > best.id))) or (newest == 0 and walk.score < best.score)) then
+      best = walk
+    end
+  end
+  return best
+end
+
+local function has_tag(id)
+  for _, each in ipairs((head_of(id) or {})[18] or {}) do
+    if each == tag then return true end
+  end
+  return false
+end
+
+local function matches(row, id, time)
+  return (state == 0 or row[STATE] == state)
+    and (queue == '' or row[QUEUE] == queue)
+    and (task == '' or row[TASK] == task)
+    and (worker == '' or (row[STATE] == RUNNING and row[WORKER] == worker))
+    and (lane == '' or row[LANE] == lane)
+    and (flow == '' or row[FLOW_ID] == flow)
+    and (print == '' or row[PRINT] == print)
+    and (not since or time >= since)
+    and (not until_ or time < until_)
+    and (tag == '' or has_tag(id))
+end
+
+local scanned, counted, found, done, last = 0, 0, {}, 1, nil
+while true do
+  local walk = next_walk()
+  if not walk or (stops == 1 and since and walk.score < since) then break end
+  if scanned == most or (wanted > 0 and #found == wanted) then
+    done = 0
+    break
+  end
+  scanned = scanned + 1
+  local id, row = walk.id, load(walk.id)
+  if row then
+    local time = row[ENDED] > 0 and row[ENDED] or row[CREATED]
+    last = { number(walk.score), id, number(time) }
+    if matches(row, id, time) then
+      counted = counted + 1
+      if wanted > 0 then found[#found + 1] = id end
+    end
+  end
+  step(walk)
+end
+
+local answer = { scanned, counted, done, last and last[1] or false, last and last[2] or false, last and last[3] or false }
+for _, id in ipairs(found) do
+  local row = rows[id]
+  local head, options = struct.unpack('>I4I4', call('GETRANGE', P .. 'r:' .. id, 0, 7))
+  answer[#answer + 1] = {
+    id,
+    pack(row),
+    call('GETRANGE', P .. 'r:' .. id, 0, 7 + head + options),
+    row[EXTRAS] % 2 == 1 and call('HGET', P .. 'x:' .. id, 'failure') or false,
+  }
+end
+return answer

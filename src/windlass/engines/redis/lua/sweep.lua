@@ -1,0 +1,152 @@
+-- sweep: what nobody asked for but everybody needs, in a bounded step that any worker may do.
+-- with: store admission settling desks facts
+--
+-- KEYS    meta
+-- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…}
+-- returns workers, lost, chores, due, expired, keys, purged, more, then cards and job counts of the deaths found, then
+--         id, task and crashes of jobs called dead
+-- Workers are marked dead before their jobs are taken, so that none of them can renew.
+
+local sweeper, limit, spans = unpack(cmsgpack.unpack(ARGV[4]))
+local left = limit
+
+-- ── lost workers ──
+
+-- After an outage everybody must have had time to renew before anybody is called dead. The judge's own lease must hold.
+local function may_judge()
+  local desk = sweeper ~= '' and call('HGET', P .. 'desks', sweeper)
+  desk = desk and cmsgpack.unpack(desk)
+  if not desk or desk[D_LOST] == 1 or desk[D_SEEN] + desk[D_LEASE] < now then return false end
+  return now - desk[D_UNBROKEN] >= desk[D_LEASE]
+end
+
+local deaths, poisoned, lost_workers = {}, {}, {}
+local judges = may_judge()
+local desks = call('HGETALL', P .. 'desks')
+for index = 1, #desks, 2 do
+  local worker, desk = desks[index], cmsgpack.unpack(desks[index + 1])
+  if judges and desk[D_LOST] == 0 and desk[D_SEEN] + desk[D_LEASE] < now then
+    desk[D_LOST] = 1
+    call('HSET', P .. 'desks', worker, cmsgpack.pack(desk))
+    deaths[#deaths + 1] = { call('HGET', P .. 'cards', worker), call('ZCARD', P .. 'w:' .. worker) }
+  end
+  if desk[D_LOST] == 1 then lost_workers[#lost_workers + 1] = worker end
+end
+
+-- A running job whose worker died: counted, fenced off from its old run, and ready again or dead.
+local function take_back(row)
+  local alone = row[SUSPECT] == 1 and row[STARTED] > 0
+  local to, crashes, losses, suspect, reason = READY, row[CRASHES], row[LOSSES], row[SUSPECT], ''
+  if alone then
+    crashes, suspect = crashes + 1, 1
+    if crashes >= POISON_CRASHES then
+      to, reason = DEAD, 'poison'
+      poisoned[#poisoned + 1] = { ids[row], row[TASK], crashes }
+    end
+  else
+    losses = losses + 1
+    if losses >= SUSPECT_LOSSES then suspect = 1 end
+  end
+  set_failure(row, '', '')
+  remember(row, alone and 'crashed' or 'lost', '')
+  row[FENCE] = next_fence(row[FENCE])
+  move_on(row, { to, row[ATTEMPT], crashes, losses, suspect, 0, reason }, -1, -1, false, '')
+end
+
+local workers, lost = 0, 0
+for _, worker in ipairs(lost_workers) do
+  if lost < left then
+    local running = call('ZRANGE', P .. 'w:' .. worker, 0, left - lost - 1)
+    preload(running)
+    for _, id in ipairs(running) do
+      local row = load(id)
+      if row then take_back(row) end
+    end
+    lost = lost + #running
+    flush()
+  end
+  if call('EXISTS', P .. 'w:' .. worker) == 0 then
+    forget_worker(worker)
+    workers = workers + 1
+  end
+end
+left = left - lost
+
+-- ── chores, due, expired ──
+
+local chores = left > 0 and do_chores(left) or 0
+left = left - chores
+flush()
+local due = left > 0 and come_due(left) or 0
+left = left - due
+flush()
+
+local function first(shelf, most)
+  if most <= 0 then return {} end
+  return call('ZRANGEBYSCORE', P .. shelf, '-inf', now, 'LIMIT', 0, most)
+end
+
+local late = first('exp', left)
+preload(late)
+for _, id in ipairs(late) do
+  local row = load(id)
+  if row then end_job(row, EXPIRED) end
+end
+left = left - #late
+flush()
+
+-- ── keys, retention ──
+
+local free = first('keys', left)
+for _, key in ipairs(free) do
+  local id = call('GET', P .. 'k:' .. key)
+  local row = id and load(id)
+  if row then clear_key(row) else zput('keys', key, false) end
+end
+left = left - #free
+flush()
+
+local purged = 0
+for _, shelf in ipairs({ 'purgeok', 'purge' }) do
+  local past = first(shelf, left - purged)
+  preload(past)
+  for _, id in ipairs(past) do
+    local row = load(id)
+    if row then drop(row) else zput(shelf, id, false) end
+    purged = purged + 1
+  end
+end
+flush()
+-- The oldest successes past their number; one whose key still blocks others is spared.
+local succeeded = tonumber(call('HGET', KEYS[1], 'succeeded') or 0)
+for key, n in pairs(counts) do
+  if sub(key, -2) == '|5' then succeeded = succeeded + n end
+end
+local over = math.min(succeeded - SUCCESSES, left - purged)
+if over > 0 then
+  local oldest = call('ZRANGE', P .. 'purgeok', 0, over + BATCH - 1)
+  preload(oldest)
+  for _, id in ipairs(oldest) do
+    local row = load(id)
+    if over > 0 and row and row[KEY] == '' then
+      drop(row)
+      purged, over = purged + 1, over - 1
+    end
+  end
+end
+left = left - purged
+
+-- ── facts and history ──
+
+for _, key in ipairs(call('ZRANGEBYSCORE', P .. 'factx', '-inf', now, 'LIMIT', 0, BATCH)) do drop_fact(key) end
+for _, span in ipairs(spans) do
+  local old = call('ZRANGEBYSCORE', P .. 'hist:' .. span[1], '-inf', '(' .. number(now - span[2]), 'LIMIT', 0, BATCH)
+  for _, start in ipairs(old) do
+    call('UNLINK', P .. 'hb:' .. span[1] .. ':' .. start)
+    call('ZREM', P .. 'hist:' .. span[1], start)
+  end
+end
+
+local more = left <= 0 or call('EXISTS', P .. 'chores') == 1
+finish()
+return { workers, lost, chores, due, #late, #free, purged, more and 1 or 0, deaths, poisoned }

@@ -1,0 +1,18 @@
+"""The redis engine against the conformance suite, on the newest Valkey and on the oldest Redis it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.namespace import Namespace
+from windlass.engines.redis import RedisEngine
+from windlass.engines.redis.address import read_address
+from windlass.testing.conformance import EngineConformance, Harness
+
+
+class TestValkey(EngineConformance):
+    @pytest.fixture
+    def harness(self, valkey: Namespace) -> Iterator[Harness]:
+        yield from Harness.run(lambda limits: RedisEngine(read_address(valkey.url), limits))
