@@ -4,6 +4,9 @@ Read in this order: `binaries.py` (where the programs are), `process.py` (a serv
 tests), `redis_server.py` (one Redis or Valkey), `namespace.py` (a part of one for a single test) and `fixtures.py`,
 which every test folder can use.
 
+`proxy.py` stands between a client and a server and spoils what passes: `faults.py` says how, `wire.py` does it to one
+connection. `tls.py` makes it speak TLS, which the binaries that we have do not know.
+
 Whoever hurts a server starts one of his own (`new_server`): the shared ones are never stopped, frozen or reconfigured.
 No server listens anywhere but on 127.0.0.1 and a socket in its own folder.
 """

@@ -108,17 +108,19 @@ class RedisServer:
 
     # ── ways to it ──────────────────────────────────────────────────────────────────────────────────────
 
-    def url(self, namespace: str = "", *, scheme: str = "redis", password: str | None = None) -> str:
-        """By TCP, with its password or the one that is named."""
-        return f"{scheme}://{self._account(password)}{HOST}:{self.port}/0{_query(namespace)}"
+    def url(
+        self, namespace: str = "", *, scheme: str = "redis", password: str | None = None, port: int | None = None
+    ) -> str:
+        """By TCP, with its password or the one that is named; through what listens on `port` in front of it."""
+        return f"{scheme}://{self._account(password)}{HOST}:{port or self.port}/0{_query(namespace)}"
 
     def socket_url(self, namespace: str = "") -> str:
         """By the socket in its folder."""
         return f"unix://{self._account(None)}{self.socket}{_query(namespace)}"
 
-    def client(self, **options: Any) -> Any:
+    def client(self, *, port: int | None = None, **options: Any) -> Any:
         """A `redis.Redis`, for what the test itself asks of the server."""
-        return plain_client(self.url(), **options)
+        return plain_client(self.url(port=port), **options)
 
     def log(self) -> str:
         """What it has written about itself since it was first started."""
