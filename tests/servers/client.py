@@ -13,4 +13,5 @@ _redis: Any = redis  # half of its types are unknown to a strict checker
 
 def plain_client(url: str, **options: Any) -> Any:
     """A `redis.Redis` that asks once: what goes wrong is seen by the test, and soon."""
-    return _redis.Redis.from_url(url, **{"retry": Retry(NoBackoff(), 0), "socket_timeout": 10, **options})
+    settings: dict[str, Any] = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 10, "protocol": 2}
+    return _redis.Redis.from_url(url, **settings | options)

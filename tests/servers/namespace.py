@@ -13,6 +13,8 @@ class Namespace(NamedTuple):
 
     server_url: str
     name: str
+    node_url: str = ""
+    """The node of a Cluster that has it: all keys of a namespace lie in one slot."""
 
     @property
     def url(self) -> str:
@@ -22,7 +24,7 @@ class Namespace(NamedTuple):
 
     def client(self) -> Any:
         """A `redis.Redis`, for what the test itself asks of the server."""
-        return plain_client(self.server_url.replace("valkey", "redis", 1))
+        return plain_client((self.node_url or self.server_url).replace("valkey://", "redis://"))
 
     def keys(self) -> set[bytes]:
         """Every key of the namespace: all have its name as their hash tag."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import socket
 
-FIRST, LAST = 11_000, 31_999
+FIRST, LAST = 11_000, 20_999
 """Below those that systems give to clients. Out of these, a client that keeps knocking at a stopped server is sooner or
-later given the very port it knocks at: it connects to itself, and the server cannot come back."""
+later given the very port it knocks at: it connects to itself, and the server cannot come back. The nodes of a Cluster
+listen 10,000 higher, too."""
 
 _chance = random.SystemRandom()  # the seed of the tests is the same in every worker
 

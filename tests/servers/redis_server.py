@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -25,6 +25,9 @@ class ServerFailed(Exception):
 class RedisServer:
     """A server that keeps its port and its data from start to start, whatever ends it in between."""
 
+    mode: Sequence[str] = ()
+    """What follows the configuration on the command line."""
+
     def __init__(
         self,
         binary: Path,
@@ -43,6 +46,7 @@ class RedisServer:
         self._port = port
         self._config = tuple(config)
         self._process: ServerProcess | None = None
+        self._is_configured = False
 
     @property
     def port(self) -> int:
@@ -101,6 +105,10 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
 
+    def is_running(self) -> bool:
+        """Whether its process is there; frozen is running."""
+        return not self.process.has_ended()
+
     def wait_until_up(self) -> None:
         """Until it answers and has loaded its data. Asked by its own socket: its port may be somebody else's."""
         with plain_client(self.socket_url()) as client:
@@ -112,11 +120,11 @@ class RedisServer:
         self, namespace: str = "", *, scheme: str = "redis", password: str | None = None, port: int | None = None
     ) -> str:
         """By TCP, with its password or the one that is named; through what listens on `port` in front of it."""
-        return f"{scheme}://{self._account(password)}{HOST}:{port or self.port}/0{_query(namespace)}"
+        return f"{scheme}://{account(password or self.password)}{HOST}:{port or self.port}/0{query(namespace)}"
 
     def socket_url(self, namespace: str = "") -> str:
         """By the socket in its folder."""
-        return f"unix://{self._account(None)}{self.socket}{_query(namespace)}"
+        return f"unix://{account(self.password)}{self.socket}{query(namespace)}"
 
     def client(self, *, port: int | None = None, **options: Any) -> Any:
         """A `redis.Redis`, for what the test itself asks of the server."""
@@ -127,21 +135,15 @@ class RedisServer:
         file = self.folder / "log"
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
-    def _account(self, password: str | None) -> str:
-        password = password or self.password
-        return f":{quote(password, safe='')}@" if password else ""
-
     def _start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)  # a killed server leaves it behind
         file = self.folder / "conf"
-        file.write_text("\n".join(self._settings()) + "\n", encoding="utf-8")
-        self._process = ServerProcess([str(self.binary), str(file), *self._mode()])
+        if not self._is_configured:  # after that it may be the server that writes it, as when it is promoted
+            file.write_text("\n".join(self._settings()) + "\n", encoding="utf-8")
+        self._process = ServerProcess([str(self.binary), str(file), *self.mode])
         self.wait_until_up()
-
-    def _mode(self) -> list[str]:
-        """What follows the configuration on the command line."""
-        return []
+        self._is_configured = True
 
     def _settings(self) -> list[str]:
         durable = self._appendonly != "no"
@@ -168,5 +170,11 @@ class RedisServer:
             return False
 
 
-def _query(namespace: str) -> str:
+def account(password: str | None) -> str:
+    """The part of a URL before the host."""
+    return f":{quote(password, safe='')}@" if password else ""
+
+
+def query(namespace: str) -> str:
+    """The end of a URL."""
     return "?" + urlencode({"namespace": namespace}) if namespace else ""
