@@ -61,6 +61,8 @@ WHAT_TO_DO = {
     "WL307": "Free some space, then send again.",
     "WL308": "Remove the link or the foreign file, or run as its owner.",
     "WL309": "Put the file back, or restart every process that uses it.",
+    "WL310": "Correct the login in the URL, or give the user the right that the message names.",
+    "WL311": "Change what the message names on the server, or take another server.",
     "WL400": "See those below.",
     "WL401": "Announce the worker with a first beat; after a sweep it needs a new id.",
     "WL402": "Count tickets up by one for every new claim.",

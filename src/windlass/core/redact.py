@@ -23,7 +23,7 @@ _SECRET_PARAMETER: Final = re.compile(
 )
 _URL_IN_TEXT: Final = re.compile(r"(?i)\b[a-z][a-z0-9+.-]{0,31}://[^\s\"'<>`]+")
 # No class holds the character that follows it: a pattern that could backtrack would hang on a hostile URL.
-_HOST: Final = r"(?:[^:,@\s\[\]]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+_HOST: Final = r"(?:[^:,@\s\[\]]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
 _PLAIN_HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*")
 
 

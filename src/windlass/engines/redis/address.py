@@ -46,6 +46,8 @@ _TLS: Final = ("ca", "cert", "key", "verify")
 _SENTINEL: Final = ("sentinel_user", "sentinel_password")
 _TODO: Final = "Write one like redis://localhost:6379/0 or redis+sentinel://host1,host2/service."
 
+_ESCAPE: Final = "In a password write %2F for /, %3F for ?, %23 for #, %40 for @, %3A for :."
+
 
 class Node(msgspec.Struct, frozen=True):
     """Where one server listens: a host and a port, or the path of a socket."""
@@ -108,9 +110,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         hosts = ", ".join(map(str, self.nodes))
         match self.kind:
             case "sentinel":
-                return f"the service {self.service} of the sentinels {hosts}"
+                return f"Service {self.service} (sentinels {hosts})"
             case "cluster":
-                return f"the Cluster of {hosts}"
+                return f"Cluster {hosts}"
             case _:
                 return hosts
 
@@ -125,6 +127,9 @@ def read_address(url: str) -> Address:
         parts = urlsplit(url)
     except ValueError:
         raise _unreadable(url) from None
+    if "@" in parts.query or (kind != "socket" and "@" in parts.path):
+        # It is most often one of a password: no part of the URL may be shown.
+        raise BadUrl("An @ stands after the hosts of the URL.", _ESCAPE)
     if parts.fragment or "\0" in url:
         raise _unreadable(url)
     options = _options(url, parts.query, kind, secure)
@@ -145,8 +150,7 @@ def read_address(url: str) -> Address:
 
 
 def _unreadable(url: str) -> BadUrl:
-    todo = "Look at the host and the port; in a password write %2F for /, %3F for ?, %23 for #, %40 for @, %3A for :."
-    return BadUrl(f"{redact_url(url)!a} cannot be read.", todo)
+    return BadUrl(f"{redact_url(url)!a} cannot be read.", f"Look at the host and the port. {_ESCAPE}")
 
 
 def _options(url: str, query: str, kind: Kind, secure: bool) -> dict[str, str]:
@@ -237,7 +241,7 @@ def _path(url: str, parts: SplitResult, kind: Kind, option: str | None) -> tuple
 def _tls(options: dict[str, str]) -> Tls:
     verify = options.get("verify", "yes").lower()
     if verify not in {"yes", "no"}:
-        raise BadUrl(f"verify={verify[:40]!a} means nothing.", "Write verify=yes or verify=no.")
+        raise BadUrl(f"The option `verify` cannot be {verify[:40]!a}.", "Write verify=yes or verify=no.")
     if "key" in options and "cert" not in options:
         raise BadUrl("The URL names a key and no certificate.", "Give both: cert=client.crt&key=client.key.")
     return Tls(ca=options.get("ca"), cert=options.get("cert"), key=options.get("key"), verify=verify == "yes")
@@ -256,5 +260,5 @@ def _seconds(name: str, options: dict[str, str], usual: float) -> float:
         return usual
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or not 0.01 <= float(text) <= LONGEST_TIMEOUT_S:
         todo = f"Write seconds from 0.01 to {LONGEST_TIMEOUT_S:g}."
-        raise BadUrl(f"{name}={text[:40]!a} is no time to wait.", todo)
+        raise BadUrl(f"The option `{name}` cannot be {text[:40]!a}.", todo)
     return float(text)
