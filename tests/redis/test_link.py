@@ -33,9 +33,10 @@ def test_scripts_that_the_server_forgot_are_sent_again(namespace: Namespace, con
     assert link.ask(b"SCRIPT", b"EXISTS", COUNT.sha) == [1]
 
 
-def test_a_scripts_refusal_keeps_its_code_and_its_detail(namespace: Namespace, connect: Connect) -> None:
+@pytest.mark.parametrize("way", ["return redis.error_reply('{}')", "error('{}', 0)"])
+def test_a_scripts_refusal_keeps_its_code_and_its_detail(way: str, namespace: Namespace, connect: Connect) -> None:
     link = connect(namespace.url)
-    no = Script("no", b"return redis.error_reply('WINDLASS GONE worker 1')")
+    no = Script("no", way.format("WINDLASS GONE worker 1").encode())
     with pytest.raises(Refused) as caught:
         link.run(no, [], repeat=True)
     assert (caught.value.code, caught.value.detail) == ("GONE", "worker 1")

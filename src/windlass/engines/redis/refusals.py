@@ -21,9 +21,12 @@ from windlass.core.redact import plain
 from windlass.engines.redis.address import Address
 from windlass.engines.redis.wire import Cut, Unconnected
 
-_IN_SCRIPT: Final = re.compile(r"(?:Error running script|ACL failure in script).*?[:@ -]([A-Z]{3,})\b")
-_FROM_SCRIPT: Final = re.compile(r",? script: [^,]*, on @?user_script:\d+\.?$")
-_REFUSED: Final = re.compile(r"WINDLASS ([A-Z_]+) ?(.*)", re.DOTALL)
+_IN_SCRIPT: Final = re.compile(r"Error running script.*?[:@ -]([A-Z]{3,})\b")
+_FROM_SCRIPT: Final = re.compile(r",? script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.?$")
+_REFUSED: Final = re.compile(
+    r"(?:ERR )?(?:Error running script \([^)]*\): @user_script:\d+: )?WINDLASS ([A-Z_]+) ?(.*)", re.DOTALL
+)
+"""What a script returns by `redis.error_reply`, or raises by `error(…, 0)`, which servers dress up."""
 
 
 class Refused(Exception):
@@ -142,7 +145,7 @@ def _other(text: str, address: Address) -> StoreError:
         return UnfitServer(said, "Take a smaller number (there are 16 by default), or raise `databases` there.")
     if "invalid password" in text or "AUTH" in text:
         return _wrong_login(text, address)
-    if "can't run this command" in text:  # what Redis 6.2 says where a script lacks a right
+    if "can't run this command" in text or "ACL failure in script" in text:
         return _no_right(text, address)
     if "cluster support disabled" in text:
         return UnfitServer(f"{address} is no Cluster.", "Begin the URL with redis://.")

@@ -21,6 +21,7 @@ from windlass.engines.redis.address import Address, Login, Node
 
 Argument = bytes | str | int | float
 
+_CLOSED: Final = "it closed the connection at once, as one does that takes no more clients, or that wants TLS"
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
@@ -175,11 +176,13 @@ def _unconnected(node: Node, error: BaseException, *, tls: bool) -> Unconnected:
         case ConnectionRefusedError():
             reason = "the connection was refused"
         case FileNotFoundError():
-            reason = "a file that the URL names is not there"
+            reason = "a file of the certificates is not there" if tls else "there is no such socket"
+        case ConnectionResetError() | BrokenPipeError():
+            reason = _CLOSED
         case OSError() if cause.strerror:
             reason = cause.strerror[0].lower() + cause.strerror[1:]
         case _ if isinstance(error, exceptions.TimeoutError):
             reason = "it does not answer" + (", or speaks no TLS" if tls else "")
         case _:
-            reason = "it closed the connection" + ("" if tls else ", as one that wants TLS does")
+            reason = _CLOSED
     return Unconnected(str(node), reason)
