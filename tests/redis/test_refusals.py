@@ -259,6 +259,7 @@ def test_a_web_server_is_no_redis(web_server: int, connect: Connect) -> None:
         ("redis://no-such-host.invalid", "no-such-host.invalid:6379 cannot be reached: its name is not known."),
         ("redis://a..b", "its name is not known."),
         ("unix:///nowhere/redis.sock", "/nowhere/redis.sock cannot be reached: there is no such socket."),
+        (f"unix:///{'x' * 200}", "path too long"),
         ("redis+sentinel://127.0.0.1:1/shop", "none of the sentinels answers"),
         ("redis+cluster://127.0.0.1:1", "none of its nodes answers"),
     ],

@@ -21,7 +21,6 @@ from windlass.engines.redis.address import Address, Login, Node
 
 Argument = bytes | str | int | float
 
-_CLOSED: Final = "it closed the connection at once, as one does that takes no more clients, or that wants TLS"
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
@@ -163,14 +162,18 @@ def _unconnected(node: Node, error: BaseException, *, tls: bool) -> Unconnected:
     """Why no connection came about, in words; redis-py hides the reason in the error's context."""
     if isinstance(error, InvalidResponse):
         return Unconnected(str(node), "what answers there does not speak the protocol of Redis", foreign=True)
+    wants = "a certificate of ours" if tls else "TLS"
+    closed = f"it closed the connection at once, as one does that takes no more clients, or wants {wants}"
     cause = error
     while not isinstance(cause, (OSError, UnicodeError)) and cause.__context__ is not None:
         cause = cause.__context__
     match cause:
+        case _ if isinstance(error, exceptions.TimeoutError):
+            reason = "it does not answer" + (", or speaks no TLS" if tls else "")
         case ssl.SSLCertVerificationError():
             reason = f"its certificate is not accepted ({cause.verify_message})"
         case ssl.SSLError():
-            reason = f"TLS fails ({(cause.reason or 'no reason').replace('_', ' ').lower()})"
+            reason = f"TLS fails ({(cause.reason or str(cause)).replace('_', ' ').lower()})"
         case socket.gaierror() | UnicodeError():
             reason = "its name is not known"
         case ConnectionRefusedError():
@@ -178,11 +181,11 @@ def _unconnected(node: Node, error: BaseException, *, tls: bool) -> Unconnected:
         case FileNotFoundError():
             reason = "a file of the certificates is not there" if tls else "there is no such socket"
         case ConnectionResetError() | BrokenPipeError():
-            reason = _CLOSED
+            reason = closed
         case OSError() if cause.strerror:
             reason = cause.strerror[0].lower() + cause.strerror[1:]
-        case _ if isinstance(error, exceptions.TimeoutError):
-            reason = "it does not answer" + (", or speaks no TLS" if tls else "")
+        case OSError() if cause.args:
+            reason = str(cause)
         case _:
-            reason = _CLOSED
+            reason = closed
     return Unconnected(str(node), reason)
