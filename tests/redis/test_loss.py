@@ -20,6 +20,7 @@ from windlass.engines.redis.script import Script
 
 ECHO = Script("echo", b"return {KEYS[1], ARGV[1]}")
 COUNT = Script("count", b"return redis.call('INCR', KEYS[1])")
+LOOK = Script("look", b"return redis.call('GET', KEYS[1])")
 
 Connect = Callable[[str], Link]
 NewServer = Callable[..., RedisServer]
@@ -70,6 +71,20 @@ def test_a_dead_server_is_not_asked_without_pause(connect: Connect) -> None:
     began = time.monotonic()
     assert [goes(link) for _ in range(7)] == [False] * 7
     assert time.monotonic() - began > 0.7  # the pauses that lie between them, at their shortest
+
+
+def test_a_server_that_cannot_serve_is_not_asked_without_pause(new_server: NewServer, connect: Connect) -> None:
+    server = new_server()
+    link = connect(server.url())
+    assert goes(link)
+    with server.client() as client:
+        client.config_set("replica-serve-stale-data", "no")
+        client.replicaof("127.0.0.1", 1)
+    began = time.monotonic()
+    for _ in range(7):
+        with pytest.raises(StoreUnavailable, match="has lost its master"):
+            link.run(LOOK, [], repeat=True)
+    assert time.monotonic() - began > 0.7
 
 
 def test_closing_wakes_who_waits_for_a_dead_server(connect: Connect) -> None:

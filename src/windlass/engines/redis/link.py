@@ -1,8 +1,8 @@
 """Calls to the server: each comes back with an answer or one clear error, soon.
 
 `run` executes a script. After a cut connection it is sent once more where the caller says that repeating is safe;
-nothing else is tried again here. While a server cannot be reached, a call waits up to a second before it asks again:
-however often a thread calls, it asks about once a second.
+nothing else is tried again here. While a server is away, a call waits up to a second before it asks again: however
+often a thread calls, it asks about once a second.
 
     threads ─► run ─► pool of idle wires ── a fresh one: route.open, INFO server ─► the node that has our keys
                                                               └─► another run id: `on_new_server` is told
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from windlass.core.errors import StoreClosed, StoreError
+from windlass.core.errors import StoreClosed, StoreError, StoreUnavailable
 from windlass.engines.redis.address import Address
 from windlass.engines.redis.ear import Ear
 from windlass.engines.redis.refusals import code_of, refusal, unreachable
@@ -42,6 +42,7 @@ class Outage:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._lock = threading.Lock()
         self._since_s: float | None = None
         self._pause_s = 0.0
         self._not_before_s = 0.0
@@ -49,23 +50,29 @@ class Outage:
 
     def left_s(self) -> float:
         """How long nobody should ask."""
-        return self._not_before_s - time.monotonic()
+        return self._not_before_s - time.monotonic() if self._since_s is not None else 0.0
 
     def failed(self, error: StoreError) -> None:
-        now_s = time.monotonic()
-        if self._since_s is None:
-            self._since_s = now_s
-            # Who opens a store for the first time sees the error itself.
-            if self._was_there:
-                log.warning("%s It is tried again until it is back.", error.message)
-        if now_s >= self._not_before_s:  # several threads that fail together count as one
-            self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
-            self._not_before_s = now_s + self._pause_s * random.uniform(0.5, 1)
+        """Whoever asks next waits a little; the first failure is told."""
+        with self._lock:
+            now_s = time.monotonic()
+            if self._since_s is None:
+                self._since_s, self._pause_s, self._not_before_s = now_s, 0.0, 0.0
+                # Who opens a store for the first time sees the error itself.
+                if self._was_there:
+                    log.warning("%s It is tried again until it is back.", error.message)
+            if now_s >= self._not_before_s:  # several threads that fail together count as one
+                self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+                self._not_before_s = now_s + self._pause_s * random.uniform(0.5, 1)
 
     def over(self) -> None:
-        if self._since_s is not None and self._was_there:
-            log.warning("%s is back after %.1f s.", self._name, time.monotonic() - self._since_s)
-        self._since_s, self._pause_s, self._not_before_s, self._was_there = None, 0.0, 0.0, True
+        """It has answered."""
+        if self._since_s is None and self._was_there:
+            return
+        with self._lock:
+            if self._since_s is not None and self._was_there:
+                log.warning("%s is back after %.1f s.", self._name, time.monotonic() - self._since_s)
+            self._since_s, self._was_there = None, True
 
 
 class Pool:
@@ -135,16 +142,17 @@ class Link:
                 self._give_back(pool, wire)
                 redirections -= 1
                 if not self._redirected(pool, wire, error) or not redirections:
-                    raise refusal(error.text, self.address) from None
+                    raise _noted(pool, refusal(error.text, self.address)) from None
             except Cut as error:
                 self._lost(pool)
                 if not repeat or error.silent:
-                    raise unreachable(error, self.address) from None
+                    raise _noted(pool, unreachable(error, self.address)) from None
                 repeat = False
             except BaseException:
                 wire.close()  # an answer may be on the way that nobody waits for
                 raise
             else:
+                pool.outage.over()
                 self._give_back(pool, wire)
                 return answer
 
@@ -166,20 +174,20 @@ class Link:
         return self._pool
 
     def _take(self, pool: Pool) -> Wire:
-        while not pool.closing.is_set():
-            wire = pool.pop()
-            if wire is None:
-                return self._open(pool)
+        """A connection, not before the server may be asked again."""
+        self._wait_for_turn(pool)
+        while (wire := pool.pop()) is not None:
             if wire.is_usable():
                 return wire
             wire.close()
-        raise _closed()
+        return self._open(pool)
+
+    def _wait_for_turn(self, pool: Pool) -> None:
+        left_s = pool.outage.left_s()
+        if pool.closing.wait(left_s) if left_s > 0 else pool.closing.is_set():
+            raise _closed()
 
     def _open(self, pool: Pool) -> Wire:
-        """A new connection, not before the server may be asked again."""
-        left_s = pool.outage.left_s()
-        if left_s > 0 and pool.closing.wait(left_s):
-            raise _closed()
         wire = None
         try:
             wire = pool.route.open()
@@ -188,7 +196,6 @@ class Link:
             if wire is not None:
                 wire.close()
             raise self._away(pool, error) from None
-        pool.outage.over()
         self._note(wire.run_id)
         return wire
 
@@ -229,10 +236,11 @@ class Link:
     def subscription(self) -> Ear:
         """An ear on the node that runs our scripts: what they publish is heard there."""
         pool = self._mine()
-        if pool.closing.is_set():
-            raise _closed()
+        self._wait_for_turn(pool)
         ear = Ear(self._open(pool), self.address, pool.ears.discard)
         pool.ears.add(ear)
+        if pool.closing.is_set():
+            ear.close()
         return ear
 
     def close(self) -> None:
@@ -252,6 +260,15 @@ def _run_id(wire: Wire) -> bytes:
             return b""
         raise
     return next((line[7:] for line in info.splitlines() if line.startswith(b"run_id:")), b"")
+
+
+def _noted(pool: Pool, error: A) -> A:
+    """The same error; if it says that the server is away, whoever calls next waits a little."""
+    if isinstance(error, StoreUnavailable):
+        pool.outage.failed(error)
+    else:
+        pool.outage.over()
+    return error
 
 
 def _closed() -> StoreClosed:
