@@ -14,7 +14,7 @@ import pytest
 from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
 from tests.soak.waiting import wait_for
-from windlass.core.errors import StoreClosed, StoreUnavailable
+from windlass.core.errors import StoreClosed, StoreUnavailable, UnfitServer
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.script import Script
 
@@ -188,6 +188,44 @@ def test_a_forked_child_never_uses_its_parents_connections(valkey: Namespace, co
     os.close(read)
     os.close(write)
     assert link.ask(b"CLIENT", b"ID") == mine
+
+
+def test_a_forked_child_does_not_end_what_its_parent_hears(valkey: Namespace, connect: Connect) -> None:
+    link = connect(valkey.url)
+    ear = link.subscription()
+    ear.listen_on(frozenset([b"one"]))
+    started = threading.Event()
+    heard: list[object] = []
+
+    def wait() -> None:
+        started.set()
+        heard.extend(ear.wait(3_600))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    started.wait(30)
+    child = os.fork()
+    if not child:  # pragma: no cover
+        ear.close()
+        link.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    wait_for("the ear to hear", lambda: link.ask(b"PUBLISH", b"one", b"x"))
+    thread.join(30)
+    assert heard == [(b"one", b"x")]
+
+
+def test_a_check_that_refuses_the_new_server_refuses_the_call(new_server: NewServer, connect: Connect) -> None:
+    def refuse() -> None:
+        raise UnfitServer("It is another one.", "Look.")
+
+    server = new_server()
+    link = connect(server.url())
+    link.on_new_server(refuse)
+    assert goes(link)
+    server.restart()
+    with pytest.raises(UnfitServer):
+        link.run(COUNT, [], repeat=True)
 
 
 def test_a_cut_ear_says_so_and_another_one_hears(new_server: NewServer, connect: Connect) -> None:

@@ -192,11 +192,13 @@ class Link:
         try:
             wire = pool.route.open()
             wire.run_id = _run_id(wire)
-        except (Unconnected, Cut, Answered) as error:
+            self._note(pool, wire.run_id)
+        except BaseException as error:
             if wire is not None:
                 wire.close()
-            raise self._away(pool, error) from None
-        self._note(wire.run_id)
+            if isinstance(error, (Unconnected, Cut, Answered)):
+                raise self._away(pool, error) from None
+            raise
         return wire
 
     def _away(self, pool: Pool, error: Unconnected | Cut | Answered) -> Exception:
@@ -221,8 +223,9 @@ class Link:
         pool.route.forget()
         pool.clear()
 
-    def _note(self, run_id: bytes) -> None:
-        before, self.run_id = self.run_id, run_id
+    def _note(self, pool: Pool, run_id: bytes) -> None:
+        with pool.lock:
+            before, self.run_id = self.run_id, run_id
         if before and run_id != before:
             for callback in self._told:
                 callback()
@@ -256,7 +259,7 @@ def _run_id(wire: Wire) -> bytes:
     try:
         info: bytes = wire.call(b"INFO", b"server")
     except Answered as error:
-        if code_of(error.text) == "NOPERM":
+        if code_of(error.text) == "NOPERM" or "unknown command" in error.text:
             return b""
         raise
     return next((line[7:] for line in info.splitlines() if line.startswith(b"run_id:")), b"")

@@ -9,6 +9,7 @@ All use of redis-py's connections is in this file; the rest of the engine sees b
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from typing import Any, Final, cast
@@ -111,6 +112,8 @@ class Wire:
 
     def shut(self) -> None:
         """Ends it from another thread: whoever reads is woken and finds it cut."""
+        if os.getpid() != self._connection.pid:
+            return  # a forked child would end its parent's
         open_socket = cast("socket.socket | None", getattr(self._connection, "_sock", None))
         if open_socket is not None:
             try:
