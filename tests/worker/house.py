@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from windlass.core.events import Bus
 from windlass.core.info import Process
 from windlass.core.job import Job, Outcome, Record
 from windlass.engines.connect import connect
+from windlass.engines.protocol import Engine
 from windlass.worker.asked import Asked
 from windlass.worker.crew import Crew
 from windlass.worker.kind import Kind
@@ -38,7 +39,7 @@ class Mark(NamedTuple):
 class Staffed:
     """A started worker with runners."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, wrap: Callable[[Engine], Engine] | None = None) -> None:
         clock = SystemClock()
         self.runners = Runners(plan, clock)
         with ExitStack() as undo:
@@ -46,6 +47,7 @@ class Staffed:
             settings = self.runners.hire(Asked())
             assert settings is not None
             engine = connect(settings.url, settings)
+            engine = engine if wrap is None else wrap(engine)
             engine.open()
             undo.callback(engine.close)
             bus = Bus()
@@ -103,7 +105,9 @@ class House:
         kind: Kind = "auto",
         max_jobs: int | None = None,
         max_memory: int | None = None,
+        wrap: Callable[[Engine], Engine] | None = None,
     ) -> Staffed:
+        """`wrap`: what its office has in the place of the engine."""
         plan = Plan(
             app=str(app),
             processes=processes,
@@ -113,7 +117,7 @@ class House:
             max_jobs=max_jobs,
             max_memory=max_memory,
         )
-        staffed = Staffed(plan)
+        staffed = Staffed(plan, wrap)
         self._stack.callback(staffed.close)
         return staffed
 

@@ -139,6 +139,9 @@ class Rig:
     def beat(self) -> float | None:
         return self.crew.heartbeat.tick(self.now_us)
 
+    def ring(self) -> float | None:
+        return self.crew.bellman.tick(self.now_us)
+
     def sweep(self) -> float | None:
         return self.crew.janitor.tick(self.now_us)
 

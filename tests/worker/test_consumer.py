@@ -249,6 +249,7 @@ def test_a_free_slot_wakes_a_consumer_that_sleeps_for_other_tasks(rig: Rig) -> N
     sleeper.start()
     while sleeper.is_alive():
         rig.crew.consumer.hungry()
+        rig.ring()
         sleeper.join(0.01)
 
 
@@ -258,11 +259,34 @@ def test_waking_the_consumer_does_not_wake_the_heartbeat(rig: Rig) -> None:
     heart.start()
     for _ in range(5):
         rig.crew.consumer.rouse()
+        rig.ring()
         heart.join(0.01)
     assert heart.is_alive()
     while heart.is_alive():
         rig.crew.heartbeat.rouse()
+        rig.ring()
         heart.join(0.01)
+
+
+def test_whoever_wakes_a_loop_does_not_wait_for_the_store(rig: Rig) -> None:
+    """All that came by then is one call of the bellman, who may wait."""
+    Narrow(rig)
+    assert rig.consume() == NARROW_S
+    for _ in range(3):
+        rig.crew.hungry()
+        rig.crew.expect_a_suspect()
+        rig.crew.heartbeat.rouse()
+    assert rig.engine.calls["signal"] == 0
+    rig.ring()
+    rig.ring()
+    assert rig.engine.calls["signal"] == 1
+
+
+def test_a_wake_up_that_the_store_does_not_take_stops_nobody(rig: Rig) -> None:
+    rig.crew.consumer.rouse()
+    rig.engine.refuse("signal")
+    rig.ring()
+    assert rig.engine.calls["signal"] == 1
 
 
 def test_the_patience_for_a_suspect_is_bounded(rig: Rig) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+import threading
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from tests.soak.waiting import wait_for
-from tests.worker.house import PILLS, House, Staffed, gone
+from tests.worker.house import HANG_S, PILLS, House, Staffed, gone
 from windlass.app.handle import Handle
 from windlass.core.errors import JobDead
 from windlass.core.job import Outcome, State
+from windlass.engines.protocol import Engine, Hint
+from windlass.testing.faults import FaultyEngine
 from windlass.worker import judging, warden
 from windlass.worker.foreman import Foreman
 from windlass.worker.frames import Scripts
@@ -454,6 +457,43 @@ def test_a_suspect_whose_process_cannot_be_started_has_one_later(house: House, m
     house.let("end")
     assert house.get(handle) not in worker.pids().values()
     assert house.faults(handle) == (1, 1, 0)
+
+
+# ── a store that does not answer ────────────────────────────────────────────────────────────────────────
+
+
+class Silent(FaultyEngine):
+    """Comes back from no wake-up while it is silent."""
+
+    def __init__(self, inner: Engine, answers: threading.Event) -> None:
+        super().__init__(inner)
+        self._answers = answers
+
+    def signal(self, hints: Sequence[Hint], /) -> None:
+        self._answers.wait(2 * HANG_S)
+        super().signal(hints)
+
+
+def test_a_wake_up_that_hangs_in_the_store_keeps_no_dead_runner_from_being_replaced(house: House) -> None:
+    answers = threading.Event()
+    answers.set()
+    worker = house.worker(wrap=lambda engine: Silent(engine, answers))
+    suspect = house.send("hold", "end")
+    first = house.wait_begun(suspect)
+    kill_runner(worker)
+    apart = house.wait_begun(suspect, 2)
+    wait_for("another in its place", lambda: worker.pids().get(1, first) != first)
+    answers.clear()
+    try:
+        os.kill(apart, signal.SIGKILL)  # and the consumer is woken: there is a place for a suspect
+        wait_for("its end", lambda: gone([apart]))
+        second = kill_runner(worker)
+        wait_for("another in its place", lambda: worker.pids().get(1, second) != second)
+    finally:
+        answers.set()
+    house.let("end")
+    house.get(suspect)
+    assert house.faults(suspect) == (1, 2, 0)
 
 
 SLOW = f"""

@@ -20,6 +20,7 @@ from windlass.core.events import Bus, Claimed
 from windlass.core.gates import MEMORY
 from windlass.core.ids import WorkerId, new_id
 from windlass.engines.protocol import Claim, Claims, Engine, Hint, Interest, Note, Order, Verdict
+from windlass.worker.bellman import Bellman
 from windlass.worker.budget import Budget
 from windlass.worker.desk import Desk
 from windlass.worker.executor import given_back
@@ -57,6 +58,7 @@ class Consumer(Service):
         queues: tuple[str, ...] | None,
         lease: Lease,
         budget: Budget,
+        bellman: Bellman,
     ) -> None:
         super().__init__(clock)
         self._engine = engine
@@ -67,6 +69,7 @@ class Consumer(Service):
         self._queues = queues
         self._lease = lease
         self._budget = budget
+        self._bellman = bellman
         self.staff: Staff | None = None
         self.ticket = 0
         self._unsure = False
@@ -327,8 +330,7 @@ class Consumer(Service):
     def rouse(self) -> None:
         self.wake()
         # It may sleep in the store's wait. An order to the worker would wake the heartbeat too, and cost a renewal.
-        with suppress(StoreError):
-            self._engine.signal([Hint(kind="order", id=self._bell_id)])
+        self._bellman.ring(self._bell_id)
 
     def hungry(self) -> None:
         """A slot is free, or what an ended job needed."""

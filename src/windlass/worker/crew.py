@@ -24,6 +24,7 @@ from windlass.core.plural import agreeing, number_of
 from windlass.core.redact import redact_url
 from windlass.core.settings import Settings
 from windlass.engines.protocol import Claim, Engine, Note, Query, Settlement, TallyQuery, Verdict
+from windlass.worker.bellman import Bellman
 from windlass.worker.budget import Budget
 from windlass.worker.consumer import Consumer
 from windlass.worker.desk import Desk
@@ -76,8 +77,9 @@ class Crew:
         self._budget = Budget(resources)
         self.lease = Lease(int(settings.lease_s * 1e6) if engine.capabilities.death == "lease" else None)
         self.settler = Settler(clock, engine, self.desk, self.worker, bus, settings.limits)
+        self.bellman = Bellman(clock, engine)
         self.consumer = Consumer(
-            clock, engine, self.desk, self.settler, bus, self.worker, queues, self.lease, self._budget
+            clock, engine, self.desk, self.settler, bus, self.worker, queues, self.lease, self._budget, self.bellman
         )
         self.janitor = Janitor(clock, engine, bus, self.worker, settings.sweep_s)
         self.staff = make_staff(self)
@@ -88,6 +90,7 @@ class Crew:
             bus,
             self.staff,
             self.lease,
+            self.bellman,
             name=name,
             queues=queues,
             info=self._info,
@@ -227,7 +230,7 @@ class Crew:
     def services(self) -> tuple[Service, ...]:
         """In the order of starting: whoever receives is there before whoever sends."""
         watchdog = (self.watchdog,) if self._engine.capabilities.processes else ()
-        return (self.settler, self.heartbeat, self.janitor, self.consumer, *watchdog)
+        return (self.bellman, self.settler, self.heartbeat, self.janitor, self.consumer, *watchdog)
 
     def start(self) -> None:
         self.staff.start()
@@ -294,6 +297,7 @@ class Crew:
         self.watchdog.stop(left_s())
         self.janitor.stop(left_s())
         self.heartbeat.stop(left_s())
+        self.bellman.stop(left_s())
         stuck = [service.name for service in self.services if service.alive]
         try:
             if stuck:

@@ -21,6 +21,7 @@ from windlass.core.events import Bus, Renewed
 from windlass.core.ids import JobId, WorkerId, new_id
 from windlass.core.info import Info, encode_info
 from windlass.engines.protocol import Beat, Card, Delta, Engine, Hint, Interest
+from windlass.worker.bellman import Bellman
 from windlass.worker.lease import Lease
 from windlass.worker.service import Service, log
 from windlass.worker.staff import Staff
@@ -38,6 +39,7 @@ class Heartbeat(Service):
         bus: Bus,
         staff: Staff,
         lease: Lease,
+        bellman: Bellman,
         *,
         name: str,
         queues: tuple[str, ...] | None,
@@ -50,6 +52,7 @@ class Heartbeat(Service):
         self._bus = bus
         self._staff = staff
         self._lease = lease
+        self._bellman = bellman
         self._info = info
         self._beat_s = beat_s
         self.worker: WorkerId = new_id()
@@ -92,8 +95,7 @@ class Heartbeat(Service):
 
     def rouse(self) -> None:
         self.wake()
-        with suppress(StoreError):
-            self._engine.signal([Hint(kind="order", id=self.worker)])
+        self._bellman.ring(self.worker)
 
     def _renew(self, now_us: int) -> None:
         if not self._deltas and self._number:
