@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.core import system
 from windlass.core.errors import BadScript, BadSetting
+from windlass.core.system import files
 from windlass.worker.scripts.files import check_folders, find
 
 
@@ -18,7 +18,7 @@ from windlass.worker.scripts.files import check_folders, find
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an allowed one in it, `jobs`, and one that is not, `secret`; with either way to open files."""
     if request.param == "part by part":
-        monkeypatch.setattr(system, "_openat2", cannot)
+        monkeypatch.setattr(files, "openat2", cannot)
     monkeypatch.chdir(tmp_path)
     for name in ("jobs/deep/run.py", "jobs/run.py", "secret/run.py", "jobs-not/run.py"):
         path = tmp_path / name
