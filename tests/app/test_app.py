@@ -509,7 +509,7 @@ others = [App("memory://") for _ in range(3)]
 for other in (app, *others):
     other.send("t")
 for other in others:
-    other._opened = type("Broken", (), {"close": lambda self: 1 / 0})()
+    other._held.resources = type("Broken", (), {"close": lambda self: 1 / 0})()
 """
     assert run(code, tmp_path).count("was not closed cleanly") == 3
 

@@ -77,7 +77,7 @@ class Rig:
         self.engine = FaultyEngine(MemoryEngine(name, app.limits))
         self.engine.open()
         travel(self.engine, self.clock)
-        setattr(app, "_engine", self.engine)  # noqa: B010 - the one way to put an engine that fails under an app
+        getattr(app, "_held").engine = self.engine  # noqa: B009 - the one way to put an engine that fails under an app
         self.crew = self.new_crew(slots)
         self.pool = self._by_hand(self.crew, slots)
         self.crew.heartbeat.announce()

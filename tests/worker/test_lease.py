@@ -110,7 +110,7 @@ def faulty() -> Iterator[FaultyEngine]:
 
 def test_tasks_that_are_cut_off_get_it_as_an_exception_and_run_again(faulty: FaultyEngine) -> None:
     app = App("memory://", middleware=[Lanes()], lease=LEASE_S, beat=0.1, sweep=0.1)
-    setattr(app, "_engine", faulty)  # noqa: B010 - the one way to put an engine that fails under an app
+    getattr(app, "_held").engine = faulty  # noqa: B009 - the one way to put an engine that fails under an app
     begun, cut, go_on = list[str](), list[str](), threading.Event()
 
     def work(name: str) -> str:

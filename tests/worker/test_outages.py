@@ -48,7 +48,7 @@ def faulty() -> Iterator[FaultyEngine]:
 @pytest.fixture
 def app(faulty: FaultyEngine, book: Book) -> Iterator[App]:
     app = App("memory://", middleware=[book], lease=2, beat=0.2, sweep=0.2)
-    setattr(app, "_engine", faulty)  # noqa: B010 - the one way to put an engine that fails under an app
+    getattr(app, "_held").engine = faulty  # noqa: B009 - the one way to put an engine that fails under an app
     yield app
     faulty.calm()
     app.close()
@@ -173,7 +173,7 @@ def test_a_worker_that_was_cut_off_longer_than_its_lease_goes_on_under_a_new_id(
         faulty.down()
         # The rest of the world goes on: it reaches the same store another way.
         other = App("memory://", lease=2, beat=0.2, sweep=0.2)
-        setattr(other, "_engine", faulty.inner)  # noqa: B010 - see above
+        getattr(other, "_held").engine = faulty.inner  # noqa: B009 - see above
         other.task(name="waits")(waits.function)
         with Worker(other, slots=1):
             assert other.result(handle.id).get(HANG_S) == 2

@@ -11,9 +11,7 @@ from __future__ import annotations
 import atexit
 import fnmatch
 import logging
-import os
 import re
-import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
@@ -24,7 +22,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from windlass.app import scripts
 from windlass.app.context import current, shielded
 from windlass.app.discovery import discover
+from windlass.app.functions import is_interactive, refuse_what_is_none, task_name, where
 from windlass.app.handle import Handle
+from windlass.app.holding import Holding
 from windlass.app.middleware import Middleware, Stack, listed, tell
 from windlass.app.options import OnCut, TaskOptions, read_task_options
 from windlass.app.resources import Declared, Opened
@@ -32,7 +32,7 @@ from windlass.app.scripts import Sending
 from windlass.app.task import AsyncTask, Sender, Task
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.durations import Duration
-from windlass.core.errors import BadValue, DuplicateTask, StoreError, UnknownOption
+from windlass.core.errors import BadValue, DuplicateTask, UnknownOption
 from windlass.core.events import Bus, Sent
 from windlass.core.ids import JobId, read_id
 from windlass.core.job import Job
@@ -42,11 +42,9 @@ from windlass.core.plural import number_of
 from windlass.core.retry import Retry
 from windlass.core.settings import Settings, load
 from windlass.core.system import at_fork
-from windlass.engines.connect import connect
 from windlass.engines.protocol import Engine, Receipt
 
 if TYPE_CHECKING:
-    from windlass.app.batching import Batcher
     from windlass.app.waiter import Waiter
 
 log = logging.getLogger(__name__)
@@ -60,8 +58,6 @@ DEFAULT_QUEUE = "default"
 ANY = TaskOptions()
 
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
-_inherited: list[Opened] = []
-"""Resources of the parent in a forked child: neither used nor closed, for closing would act for the parent."""
 
 
 class App:
@@ -90,15 +86,8 @@ class App:
         self._middleware = listed(middleware)
         self.stack = Stack(self._middleware)
         self._clock: Clock = SystemClock()
-        self._engine: Engine | None = None
-        self._lent: Engine | None = None
         self._own = threading.RLock()
-        self._waiter: Waiter | None = None
-        self._batchers: weakref.WeakKeyDictionary[Any, Batcher] = weakref.WeakKeyDictionary()
-        self._opened: Opened | None = None
-        self.before_close: set[Callable[[], None]] = set()
-        """Called before the store is closed: whoever works on it stops."""
-        self._end: weakref.finalize[..., Any] | None = None
+        self._held = Holding(self.settings, self.resources, self._own)
         _apps.add(self)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────
@@ -151,13 +140,13 @@ class App:
     def _add(self, function: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any]:
         import inspect
 
-        _refuse_what_cannot_be_a_task(function)
+        refuse_what_is_none(function)
         name = check_name("task", options.get("name") or task_name(function))
         extra = [option for one in self._middleware for option in one.options]
         known = self.tasks.get(name)
-        if known is not None and not _is_interactive(function):
+        if known is not None and not is_interactive(function):
             raise DuplicateTask(
-                f"There are two tasks {name}: {_where(known.function)} and {_where(function)}.",
+                f"There are two tasks {name}: {where(known.function)} and {where(function)}.",
                 "Give one of them another name: @app.task(name=…).",
             )
         kind: Any = AsyncTask if inspect.iscoroutinefunction(function) else Task
@@ -202,10 +191,7 @@ class App:
     @property
     def opened(self) -> Opened:
         """The resources of this process, for plain calls."""
-        with self._own:
-            if self._opened is None:
-                self._opened = Opened(self.resources)
-            return self._opened
+        return self._held.open_resources()
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -275,16 +261,7 @@ class App:
 
     def insert_soon(self, jobs: Sequence[Job]) -> Awaitable[list[Receipt]]:
         """The same for a coroutine: with whatever its loop sends in the same tick."""
-        import asyncio
-
-        from windlass.app.batching import Batcher
-
-        loop = asyncio.get_running_loop()
-        batcher = self._batchers.get(loop)
-        if batcher is None:
-            with self._own:
-                batcher = self._batchers[loop] = Batcher(self.insert)
-        return batcher.send(jobs)
+        return self._held.batcher(self.insert).send(jobs)
 
     # ── the store ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -303,28 +280,18 @@ class App:
         here = current.get()
         if here is not None and here.engine is not None and here.store is self:
             return here.engine
-        engine = self._engine
-        if engine is None:
-            with self._own:
-                if self._engine is None and self._lent is not None:
-                    self._engine = self._lent
-                elif self._engine is None:
-                    engine = connect(self.settings.url, self.settings)
-                    engine.open()
-                    self._engine = engine
-                    self._end = self._finalizer(engine)
-                engine = self._engine
-        return engine
+        engine = self._held.engine
+        return self._held.open_engine() if engine is None else engine
 
     @property
     def waiter(self) -> Waiter:
         """Who waits for ends of jobs."""
-        with self._own:
-            if self._waiter is None:
-                from windlass.app.waiter import Waiter
+        return self._held.waiter(lambda: self.engine)
 
-                self._waiter = Waiter(lambda: self.engine)
-            return self._waiter
+    @property
+    def before_close(self) -> set[Callable[[], None]]:
+        """Called before the store is closed: whoever works on it stops."""
+        return self._held.before_close
 
     @contextmanager
     def on(self, engine: Engine) -> Generator[App]:
@@ -334,27 +301,13 @@ class App:
         seen meanwhile, not even by a `close` of the app. It holds for all threads. A worker stays on the store on which
         it was started.
         """
-        with self._own:
-            kept = (self._engine, self._end, self._waiter, self._opened, self._batchers, self._lent, self.before_close)
-            self._engine = self._end = self._waiter = self._opened = None
-            self._batchers = weakref.WeakKeyDictionary()
-            self.before_close = set()
-            self._lent = engine
+        own, self._held = self._held, Holding(self.settings, self.resources, self._own, engine)
         try:
             yield self
         finally:
             # While it is still lent: what is on its way must not arrive in the app's own store.
             self.close()
-            with self._own:
-                (
-                    self._engine,
-                    self._end,
-                    self._waiter,
-                    self._opened,
-                    self._batchers,
-                    self._lent,
-                    self.before_close,
-                ) = kept
+            self._held = own
 
     @contextmanager
     def override(self, kind: type, fake: F) -> Generator[F]:
@@ -371,7 +324,7 @@ class App:
         finally:
             with self._own:
                 self.resources.step_aside(kind, maker)
-                opened = self._opened
+                opened = self._held.resources
             if opened is not None:
                 opened.let_go(maker)
 
@@ -380,28 +333,7 @@ class App:
 
         Not needed at the end of a process.
         """
-        for stop in list(self.before_close):
-            stop()
-        with self._own:
-            waiter, self._waiter = self._waiter, None
-            batchers = list(self._batchers.values())
-            self._batchers.clear()
-        # These ask for the store until their last moment: gone before them, it would be opened anew.
-        if waiter is not None:
-            waiter.close()
-        for batcher in batchers:
-            batcher.close()
-        with self._own:
-            opened, self._opened = self._opened, None
-            engine, self._engine = self._engine, None
-            end, self._end = self._end, None
-        try:
-            if opened is not None:
-                opened.close()
-        finally:
-            if engine is not None and end is not None:
-                end.detach()
-                _close(engine, os.getpid())
+        self._held.close()
 
     def __enter__(self) -> App:
         return self
@@ -412,26 +344,11 @@ class App:
     def after_fork(self) -> None:
         """In a forked child: threads did not come along, and locks may have been held by them."""
         self._own = threading.RLock()
-        self._waiter = None
-        self._batchers = weakref.WeakKeyDictionary()
-        self.before_close = set()  # a worker is the parent's
-        if self._opened is not None:
-            _inherited.append(self._opened)
-            self._opened = None
-        if self._engine is not None and self._lent is None:
-            self._end = self._finalizer(self._engine)
-
-    def _finalizer(self, engine: Engine) -> weakref.finalize[..., Any]:
-        """Closes the store of an app that is dropped without being closed."""
-        end: weakref.finalize[..., Any] = weakref.finalize(self, _close, engine, os.getpid())
-        end.atexit = False  # there `at_exit` does it, in its order
-        return end
+        self._held.after_fork(self._own)
 
     def at_exit(self) -> None:
-        """At the end of the process: closes it, but whoever waits in a thread of the background is left in peace."""
-        if self._waiter is not None:
-            self._waiter.stop()
-        self.close()
+        """At the end of the process."""
+        self._held.at_exit()
 
     def __repr__(self) -> str:
         return f"<App {number_of(len(self.tasks), 'task')}, {self.settings!r}>"
@@ -448,49 +365,6 @@ class Decorator:
         raise NotImplementedError
 
 
-def task_name(function: Callable[..., Any]) -> str:
-    """module.function. What a program itself defines is named as another process would import it."""
-    module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), _main_file()
-        module = spec.name if spec is not None else Path(file).stem if file is not None else "main"
-        module = module.removesuffix(".__main__")
-    return f"{module}.{function.__qualname__}".replace(".<locals>", "").replace("<lambda>", "lambda")
-
-
-def _refuse_what_cannot_be_a_task(function: Callable[..., Any]) -> None:
-    import inspect
-
-    qualname = getattr(function, "__qualname__", "")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) or isinstance(function, type):
-        raise BadValue(f"{qualname} is a generator or a class: it has no result.", "Decorate a function that returns.")
-    inside = qualname.rpartition(".")[0]
-    if inside and not inside.endswith("<locals>"):
-        first = next(iter(inspect.signature(function).parameters), "")
-        if first in {"self", "cls"}:
-            raise BadValue(
-                f"{qualname} is a method: a job cannot bring its object along.",
-                "Decorate a function, and give it an id to load the object by.",
-            )
-
-
-def _where(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
-
-
-def _is_interactive(function: Callable[..., Any]) -> bool:
-    """In a notebook or a shell, defining a function again is how one corrects it."""
-    return function.__module__ == "__main__" and _main_file() is None
-
-
-def _main_file() -> str | None:
-    file = getattr(sys.modules["__main__"], "__file__", None)
-    # A program that is read from a pipe calls itself <stdin>.
-    return None if file is None or file.startswith("<") else file
-
-
 def _settings(url: str | None, settings: Settings | None, more: Mapping[str, Any]) -> Settings:
     if settings is not None:
         if url is not None or more:
@@ -501,14 +375,6 @@ def _settings(url: str | None, settings: Settings | None, more: Mapping[str, Any
         if name not in Settings.__struct_fields__ and near_miss(name, words) is not None:
             raise UnknownOption(f"An app has no option `{name}`.", f"Did you mean `{near_miss(name, words)}`?")
     return load({"url": url, **more}).settings
-
-
-def _close(engine: Engine, pid: int) -> None:
-    if os.getpid() == pid:
-        try:
-            engine.close()
-        except StoreError as error:  # its folder may be gone: nobody is left who could do anything about it
-            log.debug("The store was not closed: %s", error)
 
 
 def _after_fork() -> None:
