@@ -184,7 +184,7 @@ def test_a_job_with_memory_does_not_starve_while_plain_ones_keep_all_runners_bus
     yard: Yard, tasks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is a moment in which nothing else runs only if the runner is kept free for longer than the others take."""
-    monkeypatch.setattr("windlass.worker.runners.RESERVE_US", 50_000)
+    monkeypatch.setattr("windlass.worker.dispatcher.RESERVE_US", 50_000)
     with yard.in_process(slots=8):
         for place in range(8):
             tasks.again.delay(0.4 + 0.03 * place)

@@ -7,14 +7,15 @@ Reading order: `worker.py` and `supervisor.py` (what a user has), `kind.py` (whi
 seam between the two halves).
 
 The office: `service.py` (what every loop is), `crew.py`, `desk.py` (what the worker holds), `consumer.py`, `budget.py`,
-`lease.py`, `settler.py`, `heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchdog.py`,
-`bellman.py`, `asked.py`, `lifeline.py`.
+`lease.py`, `settler.py`, `heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchdog.py`, `bellman.py`, `asked.py`,
+`lifeline.py`.
 
 The staff of one process: `in_process.py`, `executor.py` (one attempt, step by step), `watchman.py`, `room.py`, `pools/`
 (where tasks are called), `notes.py`, `failure.py`.
 
-The staff of a supervisor: `plan.py`, `runners.py`, `roster.py`, `runner_process.py`, `foreman.py`, `warden.py`,
-`deaths.py`; what both sides share, `frames.py` and `page.py`; and the other side, `runner.py`.
+The staff of a supervisor: `plan.py`, `runners.py`, `roster.py`, `runner_process.py`, `dispatcher.py` (who gets which
+claim), `suspects.py`, `foreman.py`, `warden.py`, `estate.py`, `judging.py` and `deaths.py` (what the dead leave),
+`census.py`; what both sides share, `frames.py` and `page.py`; and the other side, `runner.py`.
 
 Nothing here knows an engine by name, no task is called outside `pools/`, and a supervisor imports none of the user's
 code.

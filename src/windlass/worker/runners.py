@@ -7,29 +7,28 @@
 Two kinds of jobs have a runner to themselves. A suspect gets a fresh process apart from the others. A job with a memory
 of its own gets a runner whose other jobs are let end first: then what the process uses is what the job uses.
 
-The foreman's thread reads, buries and starts; the consumer's thread puts; whatever both touch is under one lock.
+Who gets which claim is said in `dispatcher.py`, what becomes of those of the dead in `estate.py`. The foreman's thread
+reads, buries and starts; the consumer's thread puts; whatever both touch is under one lock.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable
 
 import msgspec
 
 from windlass.core.clock import Clock
-from windlass.core.errors import JobError
 from windlass.core.events import Bus, Event
 from windlass.core.ids import JobId, show_id
-from windlass.core.info import Active, Process
+from windlass.core.info import Process
 from windlass.core.scripts import SCRIPT
 from windlass.core.settings import Settings
-from windlass.core.system import adopt_orphans, footprint
-from windlass.engines.protocol import BATCH, Claim, Note, Settlement, Verdict
-from windlass.worker import deaths
+from windlass.core.system import adopt_orphans
+from windlass.engines.protocol import Claim, Settlement, Verdict
 from windlass.worker.asked import Asked
-from windlass.worker.budget import memory_of
-from windlass.worker.executor import crashed
+from windlass.worker.census import Census
+from windlass.worker.dispatcher import Dispatcher
+from windlass.worker.estate import Estate
 from windlass.worker.foreman import END_S, Foreman
 from windlass.worker.frames import (
     TOLD,
@@ -39,19 +38,15 @@ from windlass.worker.frames import (
     Ends,
     FromRunner,
     Hello,
-    Judge,
     Key,
     News,
     Overran,
-    Recall,
     Scripts,
     Stop,
     Unfit,
-    Work,
 )
-from windlass.worker.judging import Judging
 from windlass.worker.plan import Plan
-from windlass.worker.room import Room, wishes_for
+from windlass.worker.room import Room
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess, Sentence
 from windlass.worker.service import log
@@ -60,9 +55,6 @@ from windlass.worker.staff import Office, Wish
 HIRE_LOOK_S = 0.1
 KILLED_S = 2.0
 """How long a killed process may take to be gone."""
-RESERVE_US = 1_000_000
-"""How long a job with a memory of its own waits at first for a runner's other jobs to end, before other workers may
-have it for as long. Then it waits for twice that, and so on: in the end it outlasts whatever runs there."""
 
 
 class Runners:
@@ -72,21 +64,15 @@ class Runners:
         self._plan = plan
         self._clock = clock
         self.roster = Roster(plan)
-        self._names: dict[bool, frozenset[str]] = {}
         self._office: Office | None = None
         self._cut_us = 0
-        self.judging = Judging(self.roster, clock, self._settle_unjudged)
-        self._mixed = False
-        """Whether not all of them know the same tasks: new code takes the place of old."""
         self._verdicts = False
         """Whether any of them wanted to hear what the store says."""
-        self._started_us = clock.now_us()
-        self._big = False
-        """Whether jobs with a memory of their own have been seen."""
-        self._no_big_before_us = 0
-        self._patience_us = RESERVE_US
+        self.dispatcher = Dispatcher(self.roster, clock, lambda: self.office)
+        self.estate = Estate(self.roster, clock, lambda: self.office)
         self.foreman = Foreman(clock, self.roster, self)
         self.apart = self.foreman.suspects
+        self._census = Census(clock, self.roster, self.foreman)
 
     @property
     def office(self) -> Office:
@@ -149,98 +135,11 @@ class Runners:
         return tuple(sorted((*self.roster.hello.tasks, *of_scripts))) if self.roster.hello else ()
 
     def wishes(self) -> list[Wish]:
-        wishes = self._wishes_of_tasks()
-        if self.roster.scripts is None:
-            return wishes
-        # Each kind by name, for none of the two can run what is the other's.
-        hello = self.roster.hello
-        known = frozenset(hello.tasks if hello is not None else ())
-        named = [wish if wish.tasks is not None else wish._replace(tasks=known) for wish in wishes]
-        with self.roster.lock:
-            rooms = [room for runner in self._open_for_scripts() for room in runner.rooms.values()]
-            free = min(BATCH, sum(room.free() for room in rooms))
-        return [*named, *([Wish(free, frozenset({SCRIPT}), besides=True)] if free else [])]
-
-    def _open_for_scripts(self) -> list[RunnerProcess]:
-        return [runner for runner in self.roster.living if runner.for_scripts and runner.is_open]
-
-    def _wishes_of_tasks(self) -> list[Wish]:
-        with self.roster.lock:
-            able = [runner for runner in self.roster.of_tasks() if runner.is_open]
-            names = _names(runner.hello for runner in able) if self._mixed else self._names
-            rooms = [room for runner in able for room in runner.rooms.items()]
-            free = {kind: sum(room.free() for room_kind, room in rooms if room_kind is kind) for kind in names}
-        wishes = wishes_for(free, names)
-        if self._mixed:  # not for what only those know that have no room
-            known = frozenset[str]().union(*names.values())
-            wishes = [wish if wish.tasks is not None else wish._replace(tasks=known) for wish in wishes]
-        if self._clock.monotonic_us() < self._no_big_before_us:
-            return [wish._replace(alone=False) for wish in wishes]
-        if not self._big or not wishes:
-            return wishes
-        # Of those that need a runner to themselves no more than there are runners.
-        first, *rest = wishes
-        some = Wish(min(first.limit, len(able)), first.tasks)
-        others = Wish(first.limit - some.limit, first.tasks, alone=False)
-        return [some, *([others] if others.limit else []), *(wish._replace(alone=False) for wish in rest)]
+        return self.dispatcher.wishes()
 
     def put(self, claims: tuple[Claim, ...]) -> None:
-        lots: dict[int, tuple[RunnerProcess, list[Claim]]] = {}
-        back: list[Claim] = []
-        now_us = self._clock.monotonic_us()
-        with self.roster.lock:
-            there = [runner for runner in self.roster.living if runner.is_open]
-            # First those that close a runner for the others.
-            for claim in sorted(claims, key=lambda claim: not _is_big(claim)) if self._big else claims:
-                # While new code takes the place of old, not every runner knows every task.
-                able = [runner for runner in there if runner.alone is None and runner.knows(claim.task)]
-                if not able:
-                    back.append(claim)
-                elif _is_big(claim):
-                    self._big = True
-                    self._reserve(able, claim, now_us)
-                else:
-                    chosen = max(able, key=lambda runner: runner.room_for(claim).left)
-                    chosen.take_in([claim], now_us)
-                    lots.setdefault(chosen.number, (chosen, []))[1].append(claim)
-            for runner, lot in lots.values():
-                self._give(runner, tuple(lot))
-        if back:
-            self.office.give_back(back)
+        self.dispatcher.put(claims)
         self.foreman.wake()
-
-    def _reserve(self, able: list[RunnerProcess], claim: Claim, now_us: int) -> None:
-        """It gets the runner with the fewest jobs to itself, once they have ended."""
-        chosen = min(able, key=lambda runner: len(runner.claims))
-        if chosen.claims:
-            chosen.send(Recall())
-        chosen.alone, chosen.alone_until_us = claim, now_us + self._patience_us
-
-    def send_alone(self, runner: RunnerProcess, now_us: int) -> None:
-        claim = runner.alone
-        assert claim is not None
-        if not runner.apart:
-            self._patience_us = RESERVE_US
-        seen = footprint(runner.pid)
-        runner.base_rss = 0 if seen is None else seen.rss
-        runner.alone_sent = True
-        runner.take_in([claim], now_us)
-        self._give(runner, (claim,))
-
-    def _give(self, runner: RunnerProcess, claims: tuple[Claim, ...]) -> None:
-        runner.send(Work(self.office.worker(), runner.epoch, claims))
-        for claim in claims:
-            if claim.id in self.office.desk.cancelled:  # somebody asked while it waited here
-                runner.send(CancelJob(claim.id))
-
-    def give_up_reserving(self, runner: RunnerProcess, now_us: int) -> None:
-        """Its other jobs take long: the one that waits for them may find a place with another worker."""
-        with self.roster.lock:
-            claim = self._unreserve(runner)
-            self._no_big_before_us = now_us + self._patience_us
-            self._patience_us *= 2
-        self.office.give_back([claim])
-        self.office.hungry()
 
     def has_waiting(self) -> bool:
         with self.roster.lock:
@@ -248,17 +147,7 @@ class Runners:
 
     def take_back(self) -> list[Claim]:
         """Those that no runner has, or can judge; the others are asked for, and come back one by one."""
-        with self.roster.lock:
-            back = [self._unreserve(runner) for runner in self.roster.living if runner.alone and not runner.alone_sent]
-            for runner in self.roster.living:
-                if runner.claims:
-                    runner.send(Recall())
-        return [*back, *self.apart.take_back(), *self.judging.take_back()]
-
-    def _unreserve(self, runner: RunnerProcess) -> Claim:
-        claim, runner.alone = runner.alone, None
-        assert claim is not None
-        return claim
+        return [*self.dispatcher.take_back(), *self.apart.take_back(), *self.estate.judging.take_back()]
 
     def cancel(self, job_id: JobId) -> None:
         with self.roster.lock:
@@ -290,42 +179,7 @@ class Runners:
             runner.page.cut_at(cut_us)
 
     def processes(self) -> tuple[Process, ...]:
-        """What they are doing, for people."""
-        seen = footprint(os.getpid(), alone=True)
-        here = Process(
-            role="supervisor",
-            pid=os.getpid(),
-            started_us=self._started_us,
-            rss=0 if seen is None else seen.rss,
-            cpu_s=0.0 if seen is None else seen.cpu_s,
-            setback=self.foreman.setback,
-        )
-        spare = self.foreman.spare
-        waits = () if spare is None else (msgspec.structs.replace(self._described(spare), role="spare", state=""),)
-        return (here, *(self._described(runner) for runner in self.roster.all()), *waits)
-
-    def _described(self, runner: RunnerProcess) -> Process:
-        seen = footprint(runner.pid)
-        shift_us = self._clock.now_us() - self._clock.monotonic_us()
-        marks = self.roster.marks(runner)
-        active = [
-            Active(id=show_id(mark.job), task=claim.task, started_us=mark.started_us + shift_us)
-            for mark in marks
-            if (claim := runner.claims.get((mark.job, mark.fence))) is not None
-        ]
-        return Process(
-            role="scripts" if runner.for_scripts else "runner",
-            pid=runner.pid,
-            number=max(0, runner.number),
-            state=runner.state,
-            started_us=runner.started_us,
-            rss=0 if seen is None else seen.rss,
-            cpu_s=0.0 if seen is None else seen.cpu_s,
-            slots=sum(room.slots for room in runner.rooms.values()),
-            ended=runner.ended,
-            restarts=runner.restarts,
-            active=tuple(active),
-        )
+        return self._census.processes()
 
     def pids(self) -> set[int]:
         return self.foreman.pids()
@@ -369,7 +223,7 @@ class Runners:
             with self.roster.lock:
                 claim = runner.let_go((end.id, end.fence))
                 if claim is None:
-                    claim = self.judging.answered(runner, (end.id, end.fence))
+                    claim = self.estate.judging.answered(runner, (end.id, end.fence))
                 elif end.outcome is not None:
                     runner.ended += 1
                     if end.ran_us is not None:
@@ -380,85 +234,42 @@ class Runners:
                 office.settle(end, claim)
         if runner.is_open and any(room.free() for room in runner.rooms.values()):
             if not runner.claims and not runner.for_scripts:
-                self._no_big_before_us = 0  # here is a runner that one could have to itself at once
+                self.dispatcher.expect_big_ones()
             office.hungry()
 
     def _greet(self, runner: RunnerProcess, hello: Hello) -> None:
         with self.roster.lock:
             if not runner.for_scripts:
                 self.roster.hello = hello
-                self._names = _names([hello])
+                self.dispatcher.learn(hello)
             self._verdicts = self._verdicts or hello.verdicts
             runner.hello, runner.state = hello, "working"
             runner.rooms = {kind: Room(slots) for kind, slots in hello.slots.items()}
             runner.page.cut_at(self._cut_us)
-            self._see_whether_mixed()
+            self.dispatcher.see_whether_mixed()
         self.foreman.greeted(runner)
-        self.judging.look(self._clock.monotonic_us())
+        self.estate.judging.look(self._clock.monotonic_us())
         if self._office is not None:
             self._office.hungry()
 
-    def _see_whether_mixed(self) -> None:
-        hellos = [runner.hello for runner in self.roster.of_tasks() if runner.hello is not None]
-        self._mixed = any(hello.tasks != hellos[0].tasks for hello in hellos)
+    # ── what the foreman asks ───────────────────────────────────────────────────────────────────────────
 
-    # ── a death ─────────────────────────────────────────────────────────────────────────────────────────
+    def send_alone(self, runner: RunnerProcess, now_us: int) -> None:
+        self.dispatcher.send_alone(runner, now_us)
+
+    def give_up_reserving(self, runner: RunnerProcess, now_us: int) -> None:
+        self.dispatcher.give_up_reserving(runner, now_us)
 
     def inherit(self, runner: RunnerProcess) -> None:
-        """What a dead runner had: each claim gets its end, or goes back."""
-        hello = self.roster.hello
-        if self._office is None or hello is None:
+        if self._office is None or self.roster.hello is None:
             return  # it had no time to be given anything
-        now_us = self._clock.monotonic_us()
-        with self.roster.lock:
-            marks = {(mark.job, mark.fence): mark for mark in self.roster.marks(runner)}
-            claims = [(key, claim, marks.get(key)) for key, claim in runner.claims.items()]
-            if runner.alone is not None and not runner.alone_sent:
-                claims.append(((runner.alone.id, runner.alone.fence), runner.alone, None))
-            runner.claims.clear()
-            self._see_whether_mixed()
-        back = [claim for _, claim, mark in claims if mark is None]
-        for key, claim, mark in claims:
-            if mark is None:
-                continue
-            ran_us = max(0, now_us - mark.started_us)
-            sentence = runner.sentence
-            if sentence is None or sentence.why == "silence":
-                died = deaths.runner_died if runner.for_scripts else deaths.crashed
-                error = deaths.silent() if sentence is not None else died(runner.code or 0)
-                self._settle_crashed(claim, error, ran_us)
-            elif sentence.claim == key and runner.for_scripts:
-                self._settle_crashed(claim, deaths.silent(), ran_us)  # it should have ended the script itself
-            elif sentence.claim == key and sentence.why != "stop":
-                self.judging.ask(Judge(claim, sentence.why, ran_us, sentence.used))
-            else:
-                why = "its worker stops" if sentence.why == "stop" else "the script runner hung"
-                self._tell_end(claim, f"Killed, for {why}; it runs again.")
-                back.append(claim)
-        self.office.give_back(back)
-        self.judging.lost(runner)
+        self.dispatcher.see_whether_mixed()
+        self.estate.divide(runner)
         if runner.apart:
             self.office.expect_a_suspect()  # another one may wait for the place
 
-    def _settle_crashed(self, claim: Claim, error: JobError, ran_us: int) -> None:
-        hello = self.roster.hello
-        assert hello is not None
-        self._tell_end(claim, error.message)
-        dead_queue = hello.dead_queues.get(claim.task)
-        self.office.settle(crashed(claim, error, hello.settings.limits, ran_us, dead_queue), claim)
-
-    def _tell_end(self, claim: Claim, text: str) -> None:
-        """The last line in the log of a script that could not say it itself."""
-        if claim.task == SCRIPT:
-            now_us = self._clock.now_us()
-            self.office.note(Note(id=claim.id, fence=claim.fence, kind="log", data=text.encode(), at_us=now_us))
-
-    def _settle_unjudged(self, judge: Judge) -> None:
-        log.warning("No runner says what becomes of job %s; it counts a crash.", show_id(judge.claim.id))
-        self._settle_crashed(judge.claim, deaths.unjudged(judge.why), judge.ran_us)
-
     def look_after_judges(self, now_us: int) -> float | None:
-        return self.judging.look(now_us)
+        return self.estate.judging.look(now_us)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -494,17 +305,3 @@ class Runners:
         self.foreman.stop(END_S)
         for runner in self.roster.all():
             runner.close()
-
-
-def _is_big(claim: Claim) -> bool:
-    """Whether it gets a runner to itself; a script is a process of its own."""
-    return memory_of(claim) is not None and claim.task != SCRIPT
-
-
-def _names(hellos: Iterable[Hello | None]) -> dict[bool, frozenset[str]]:
-    """The tasks of each kind that there are slots for."""
-    names: dict[bool, set[str]] = {}
-    for hello in (hello for hello in hellos if hello is not None):
-        for kind in hello.slots:
-            names.setdefault(kind, set()).update(name for name, is_async in hello.tasks.items() if is_async is kind)
-    return {kind: frozenset(some) for kind, some in names.items()}
