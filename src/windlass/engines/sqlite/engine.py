@@ -12,19 +12,18 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
 
 from windlass.core.clock import Clock, SystemClock
-from windlass.core.errors import BadValue, StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from windlass.core.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.intake import check_jobs
-from windlass.core.job import Attempt, Job, LogLine, Progress, State
+from windlass.core.job import Job
 from windlass.core.limits import MIB, Limits
-from windlass.core.system import at_fork, sync_folder
+from windlass.core.system import at_fork
 from windlass.engines.checks import (
     check_amendment,
     check_beat,
@@ -36,18 +35,14 @@ from windlass.engines.checks import (
     check_settlements,
 )
 from windlass.engines.findings import Finding
-from windlass.engines.locks import ClaimLocks
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
     Amended,
     Amendment,
     Beat,
-    Bucket,
     Capabilities,
-    Card,
     Claims,
-    Count,
     Fact,
     Hint,
     Interest,
@@ -68,25 +63,13 @@ from windlass.engines.protocol import (
     Verdict,
     Written,
 )
-from windlass.engines.sqlite import claim, connection, facts, insert, renew, search, settle, sweep
-from windlass.engines.sqlite.commit import Committer, Insert
+from windlass.engines.sqlite import backup, claim, connection, facts, fetch, insert, renew, search, settle, sweep, tally
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.examine import examine
-from windlass.engines.sqlite.files import (
-    Paths,
-    Presence,
-    Reserve,
-    check_platform,
-    network_file_system,
-    open_safely,
-    refused,
-)
-from windlass.engines.sqlite.gate import Gate
+from windlass.engines.sqlite.files import Paths, check_platform, network_file_system
+from windlass.engines.sqlite.hands import Hands
 from windlass.engines.sqlite.line import Operation
-from windlass.engines.sqlite.listen import NET_S, Bells
-from windlass.engines.sqlite.owners import Owners
-from windlass.engines.sqlite.readers import Readers
-from windlass.engines.sqlite.rows import WIDTH, Row, job_of
+from windlass.engines.sqlite.listen import NET_S
 from windlass.engines.sqlite.statements import SCHEMA, sql
 from windlass.engines.sqlite.tx import Tx
 
@@ -99,70 +82,6 @@ DISK_FLOOR = 32 * MIB
 LOOK_AT_DISK_S = 0.1
 """How long a look at the free space counts: the reserve is there for what fills up in between."""
 DISK_RESERVE = 4 * MIB
-
-_attempt = msgspec.json.Decoder(Attempt).decode
-_card = msgspec.json.Decoder(Card).decode
-
-
-class Hands:
-    """Everything an open engine holds; a forked child lets go of it all and opens its own."""
-
-    def __init__(self, paths: Paths, clock: Callable[[], Clock], reserve_bytes: int, plain: Insert) -> None:
-        self.paths = paths
-        self.gate = Gate(paths)
-        try:
-            self.presence = Presence(paths)
-        except BaseException:
-            self.gate.close()
-            raise
-        self.reserve = Reserve(paths, reserve_bytes)
-        self.owners = Owners(paths)
-        self.claim_locks = ClaimLocks(paths.claims)
-        self.bells = Bells(paths)
-        self.readers = Readers(paths, self.gate)
-        self.committer = Committer(paths, self.gate, self.reserve, clock, plain, self.bells.signal)
-
-    def close(self, *, clean: bool = True) -> None:
-        """Listeners first, then readers, then the writer: nobody is left waiting for one who has gone.
-
-        Whatever cannot be closed, the rest is.
-        """
-        with ExitStack() as rest:
-            rest.callback(self.gate.close)
-            rest.callback(self._leave, clean=clean)
-            rest.callback(self.owners.close)
-            rest.callback(self.committer.close)
-            rest.callback(self.readers.close)
-            self.bells.close()
-
-    def _leave(self, *, clean: bool) -> None:
-        try:
-            self.gate.run(lambda: self.presence.leave(clean=clean))
-        except StoreUnavailable:
-            # Whoever holds the gate has the store open as well, and is not the last one out.
-            self.presence.leave(clean=False)
-
-    def hold_still(self) -> None:
-        """Before a fork: no transaction may be open.
-
-        SQLite's memory of the locks it holds is copied into the child, where nobody would ever let go of them.
-        """
-        self.gate.hold_still()
-        self.readers.hold_still()
-
-    def go_on(self) -> None:
-        """After a fork, in the parent."""
-        self.readers.go_on()
-        self.gate.go_on()
-
-    def forget(self) -> None:
-        """In a forked child: locks by flock are the parent's, and must not outlive it here.
-
-        A copy of the gate's descriptor would keep the gate shut for ever if the parent died in a commit.
-        """
-        self.owners.forget()
-        self.presence.forget()
-        self.gate.forget()
 
 
 _graveyard: list[Hands] = []
@@ -419,7 +338,7 @@ class SqliteEngine:
         now_us = self._clock.now_us()
 
         def look(db: Database) -> list[Job | None]:
-            return [_fetch(db, job_id, parts, log_after, now_us) for job_id in ids]
+            return [fetch.fetch(db, job_id, parts, log_after, now_us) for job_id in ids]
 
         return self._read(look)
 
@@ -432,7 +351,7 @@ class SqliteEngine:
         return self._write(lambda tx: search.amend(tx, amendment, self._limits))
 
     def tally(self, query: TallyQuery, /) -> Tally:
-        return self._read(lambda db: _tally(db, query))
+        return self._read(lambda db: tally.tally(db, query))
 
     # ── facts and hints ─────────────────────────────────────────────────────────────────────────────────
 
@@ -492,92 +411,8 @@ class SqliteEngine:
         return list(examine(hands.paths, self._disk_floor, hands.committer.order - self._clock.now_us()))
 
     def backup(self, target: str | os.PathLike[str]) -> Path:
-        """Writes a free-standing copy of the store, as it is now, into a new file that is on the disk on return.
-
-        Jobs go on meanwhile. Only if a checkpoint came in between is it copied once more, and writers wait for that.
-        Whatever fails, no half of a copy is left behind.
-        """
-        path = Path(target).absolute()
-        if path.exists() or path.is_symlink():
-            raise BadValue(f"{path} exists.", "Name a file that does not.")
-        hands = self._held()
-        try:
-            epoch = hands.gate.epoch()
-            self._copy(hands, path)
-            if hands.gate.epoch() != epoch:
-                # A checkpoint may have moved pages under the copy (readers.py): once more, with the writers waiting.
-                path.unlink()
-                hands.gate.run(lambda: self._copy(hands, path))
-            _sync(path)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        return path
-
-    def _copy(self, hands: Hands, path: Path) -> None:
-        hands.readers.check_in_place()
-        os.close(open_safely(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-        copier = connection.connect(hands.paths)
-        try:
-            with connection.translated(hands.paths):
-                copier.execute("VACUUM INTO ?", (str(path),))
-        finally:
-            copier.close()
-
-
-def _sync(path: Path) -> None:
-    """Puts a file and its name on the disk."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise refused(path, error) from None
-
-
-def _fetch(db: Database, job_id: JobId, parts: frozenset[Part], log_after: int, now_us: int) -> Job | None:
-    found = db.execute(sql("jobs_fetch"), (job_id,)).fetchone()
-    if found is None:
-        return None
-    job = job_of(found, parts, now_us)
-    row = Row(*found[:WIDTH])
-    if not row.noted:
-        return job
-    attempts: tuple[Attempt, ...] = ()
-    if Part.ATTEMPTS in parts:
-        attempts = tuple(_attempt(data) for (data,) in db.execute(sql("attempt_all"), (row.seq,)))
-    lines: tuple[LogLine, ...] = ()
-    if Part.LOG in parts:
-        lines = tuple(
-            LogLine(number=number, attempt=attempt, at_us=at_us, text=text, stream=stream)
-            for number, attempt, at_us, text, stream in db.execute(sql("log_all"), (row.seq, log_after))
-        )
-    progress: Progress | None = None
-    if Part.PROGRESS in parts:
-        last = db.execute(sql("progress_read"), (row.seq,)).fetchone()
-        progress = None if last is None else Progress(at_us=last[0], data=last[1])
-    steps: tuple[tuple[str, bytes], ...] = ()
-    if Part.STEPS in parts:
-        steps = tuple(db.execute(sql("step_all"), (row.seq,)))
-    return msgspec.structs.replace(job, attempts=attempts, log=lines, progress=progress, steps=steps)
-
-
-def _tally(db: Database, query: TallyQuery) -> Tally:
-    counts = tuple(
-        Count(queue=queue, task=task, state=State(state), n=n)
-        for queue, task, state, n in db.execute(sql("tally_read"))
-    )
-    buckets: tuple[Bucket, ...] = ()
-    if query.span is not None:
-        buckets = tuple(
-            Bucket(start_us=start_us, queue=queue, task=task, name=name, n=n)
-            for start_us, queue, task, name, n in db.execute(sql("history_read"), (query.span, query.since_us))
-        )
-    cards = tuple(_card(card) for _, card, _, _, lost in db.execute(sql("card_all")) if not lost)
-    return Tally(counts=counts, buckets=buckets, cards=cards)
+        """Writes a free-standing copy of the store, as it is now, into a new file that is on the disk on return."""
+        return backup.backup(self._held(), target)
 
 
 _still: list[Hands] = []
