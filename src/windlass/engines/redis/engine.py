@@ -8,6 +8,7 @@ from what they would do again, so those are sent a second time only where the fi
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -33,6 +34,7 @@ from windlass.engines.checks import (
     flow_of,
     is_gate,
 )
+from windlass.engines.findings import Finding, Level
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
@@ -73,6 +75,7 @@ from windlass.engines.protocol import (
 )
 from windlass.engines.redis import search
 from windlass.engines.redis.address import Address
+from windlass.engines.redis.examine import admit, examine, look
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
 from windlass.engines.redis.refusals import Refused
@@ -88,7 +91,7 @@ from windlass.engines.redis.rows import (
     read_row,
     record_of,
 )
-from windlass.engines.redis.scripts import script
+from windlass.engines.redis.scripts import VERBS, script
 from windlass.engines.redis.told import told
 
 log = logging.getLogger(__name__)
@@ -137,25 +140,65 @@ class RedisEngine:
         self._link: Link | None = None
         self._listeners: Listeners | None = None
         self._packed_limits = _pack_limits(self._limits)
+        self._lock = threading.Lock()
+        self._is_new = False
+        """Whether the server is another one than the one that was examined, or was restarted since."""
         self._looked: dict[WorkerId, int] = {}
 
     # ── open and close ──────────────────────────────────────────────────────────────────────────────────
 
     def open(self) -> Opened:
-        if self._link is None:
-            link = Link(self._address)
-            try:
-                keys = [part for pair in FIXED_KEYS.items() for part in pair]
-                schema, ahead_us = self._run_on(link, "open", keys, repeat=True)
-            except BaseException:
-                link.close()
-                raise
-            if int(ahead_us) > CLOCK_BEHIND_US:
-                log.warning("The server's clock is %.0f s behind the store's own count.", int(ahead_us) / 1e6)
-            self._listeners = Listeners(link, self._run)
-            self._link = link
-            return Opened(schema=int(schema))
-        return Opened(schema=SCHEMA)
+        if self._link is not None:
+            return Opened(schema=SCHEMA)
+        link = Link(self._address)
+        try:
+            notices = [*self._admit(link)]
+            keys = [part for pair in FIXED_KEYS.items() for part in pair]
+            schema, ahead_us = self._run_on(link, "open", keys, repeat=True)
+        except BaseException:
+            link.close()
+            raise
+        if int(ahead_us) > CLOCK_BEHIND_US:
+            notices.append(f"The server's clock is {int(ahead_us) // 1_000_000} s behind the store's own count.")
+        for notice in notices:
+            log.warning("%s", notice)
+        link.on_new_server(self._meet)
+        self._listeners = Listeners(link, self._run)
+        self._link = link
+        return Opened(schema=int(schema), notices=tuple(notices))
+
+    def _admit(self, link: Link) -> tuple[str, ...]:
+        """Refuses a server that cannot be trusted with jobs; what people should know of one that can."""
+        findings = self._findings(link)
+        notices = admit(findings)
+        for finding in findings:
+            if finding.level is Level.OK and finding.name in {"durability", "failover"}:
+                log.info("%s", finding.said)
+        return notices
+
+    def _findings(self, link: Link) -> list[Finding]:
+        return list(examine(look(link, map(script, VERBS)), self._address))
+
+    def examine(self) -> list[Finding]:
+        """What there is to say about the server, for the doctor."""
+        return self._findings(self._opened())
+
+    def _meet(self) -> None:
+        """The next call finds another server than the last: it is examined first."""
+        self._is_new = True
+
+    def _examine_again(self, link: Link) -> None:
+        with self._lock:
+            if not self._is_new:
+                return
+            for notice in self._admit(link):
+                log.warning("%s", notice)
+            log.warning(
+                "The server of %s was restarted, or another one took over. What was acknowledged just before may be "
+                "missing; workers compare what they run with what it knows.",
+                self._address,
+            )
+            self._is_new = False
 
     def close(self) -> None:
         link, self._link = self._link, None
@@ -173,7 +216,10 @@ class RedisEngine:
     # ── scripts ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _run(self, verb: str, args: Sequence[bytes | str | int], *, repeat: bool = True) -> Any:
-        return self._run_on(self._opened(), verb, args, repeat=repeat)
+        link = self._opened()
+        if self._is_new:
+            self._examine_again(link)
+        return self._run_on(link, verb, args, repeat=repeat)
 
     def _run_on(self, link: Link, verb: str, args: Sequence[bytes | str | int], *, repeat: bool) -> Any:
         try:

@@ -12,6 +12,24 @@ from windlass.core.lifecycle import POISON_CRASHES, SUSPECT_LOSSES
 from windlass.engines.protocol import ATTEMPTS_KEPT, BATCH, LINE_COST, STEPS_KEPT
 from windlass.engines.redis.script import Script
 
+VERBS = (
+    "open",
+    "insert",
+    "claim",
+    "settle",
+    "renew",
+    "note",
+    "sweep",
+    "fetch",
+    "shelves",
+    "search",
+    "amend",
+    "tally",
+    "read",
+    "write",
+    "listen",
+    "signal",
+)
 _WITH = "-- with: "
 _NUMBERS = {
     "BATCH": BATCH,
