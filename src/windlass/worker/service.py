@@ -20,7 +20,8 @@ from windlass.core.errors import StoreError, WorkerError
 log = logging.getLogger("windlass.worker")
 
 FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 0.5
+"""A store that is back is noticed so soon; engines over a network pace their own connecting besides."""
 
 
 class Bell:
