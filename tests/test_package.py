@@ -123,6 +123,6 @@ def test_the_wheel_works_in_an_empty_environment_without_extras(wheel: Path, tmp
 
 def test_the_wheel_works_in_an_empty_environment_with_all_extras(wheel: Path, tmp_path: Path) -> None:
     python = install(tmp_path / "venv", f"{wheel}[all]")
-    assert {"pydantic", "pytest", "hypothesis", "watchfiles", "setproctitle"} <= installed(python)
+    assert {"pydantic", "pytest", "hypothesis", "watchfiles", "setproctitle", "redis", "hiredis"} <= installed(python)
     assert str(tmp_path / "venv") in run(python, "-c", SMOKE, cwd=tmp_path)
     run(python, "-c", "import windlass.testing", cwd=tmp_path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from tests.servers.client import plain_client
 from tests.servers.redis_server import HOST, RedisServer, query
 from tests.soak.waiting import wait_for
@@ -21,7 +23,7 @@ CONFIG = (
 
 
 class Cluster:
-    """Six servers that know one another. Whoever kills one waits for the promotion, and may start it again."""
+    """Six servers that know one another. Who kills or freezes one waits for the promotion, and may bring it back."""
 
     def __init__(self, binary: Path, folder: Path, *, config: tuple[str, ...] = ()) -> None:
         self.nodes = [RedisServer(binary, folder / str(n), config=CONFIG + config) for n in range(2 * MASTERS)]
@@ -58,12 +60,12 @@ class Cluster:
         return plain_client(self.master_of(key).url(), **options)
 
     def wait_until_ok(self) -> None:
-        """Until all running nodes see the same masters cover all slots, with the same replicas in step."""
+        """Until all nodes that are awake see the same masters cover all slots, with the same replicas in step."""
         wait_for("the cluster to be ok", self._is_ok)
 
     def master_of(self, key: str) -> RedisServer:
-        """Who has this key, as the running nodes see it."""
-        witness = self._running()[0]
+        """Who has this key, as a node that is awake sees it."""
+        witness = self._awake()[0]
         slot = _ask(witness, "KEYSLOT", key)
         port = next(master for first, last, master, *_ in _owners(witness) if first <= slot <= last)
         return next(node for node in self.nodes if node.port == port)
@@ -80,16 +82,19 @@ class Cluster:
         self.wait_until_ok()
         return self.master_of(key)
 
-    def _running(self) -> list[RedisServer]:
-        return [node for node in self.nodes if node.is_running()]
+    def _awake(self) -> list[RedisServer]:
+        return [node for node in self.nodes if node.is_awake()]
 
     def _is_ok(self) -> bool:
-        running = self._running()
-        return (
-            all("cluster_state:ok" in _ask(node, "INFO") for node in running)
-            and len({_owners(node) for node in running}) == 1
-            and all(map(_is_in_step, running))
-        )
+        awake = self._awake()
+        try:
+            return (
+                all("cluster_state:ok" in _ask(node, "INFO") for node in awake)
+                and len({_owners(node) for node in awake}) == 1
+                and all(map(_is_in_step, awake))
+            )
+        except redis.ConnectionError:  # a replica that loads what its master sent
+            return False
 
     def _knows_all(self, node: RedisServer) -> bool:
         lines = _ask(node, "NODES").splitlines()

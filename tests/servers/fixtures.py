@@ -112,11 +112,11 @@ def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_watched(tmp_path: Path) -> Iterator[Watched]:
-    """A master, its replica and their Sentinels, which belong to the test alone."""
+    """A master with a password, its replica and their Sentinels, which belong to the test alone."""
     from tests.servers import binaries
     from tests.servers.sentinel import Watched
 
-    yield from _running(Watched(binaries.valkey(), tmp_path / "w"))
+    yield from _running(Watched(binaries.valkey(), tmp_path / "w", password="secret"))
 
 
 class Runs(Protocol):

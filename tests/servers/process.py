@@ -29,6 +29,7 @@ class ServerProcess:
     def __init__(self, command: Sequence[str]) -> None:
         whole = [sys.executable, "-c", LAUNCH, str(os.getpid()), *command]
         self._process: subprocess.Popen[bytes] = _starter.submit(start_apart, whole, fds=()).result()
+        self._is_frozen = False
 
     @property
     def pid(self) -> int:
@@ -36,6 +37,10 @@ class ServerProcess:
 
     def has_ended(self) -> bool:
         return self._process.poll() is not None
+
+    def is_awake(self) -> bool:
+        """Neither ended nor frozen."""
+        return not self._is_frozen and not self.has_ended()
 
     def stop(self) -> None:
         """Asks it to end, and waits; what it was going to write is written."""
@@ -47,10 +52,12 @@ class ServerProcess:
 
     def freeze(self) -> None:
         """It keeps its sockets and answers nothing."""
+        self._is_frozen = True
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)
+        self._is_frozen = False
 
     def _end_by(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -105,9 +105,9 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
 
-    def is_running(self) -> bool:
-        """Whether its process is there; frozen is running."""
-        return not self.process.has_ended()
+    def is_awake(self) -> bool:
+        """Neither ended nor frozen: it can be asked."""
+        return self.process.is_awake()
 
     def wait_until_up(self) -> None:
         """Until it answers and has loaded its data. Asked by its own socket: its port may be somebody else's."""

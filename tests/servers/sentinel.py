@@ -21,7 +21,7 @@ class Sentinel(RedisServer):
 
 
 class Watched:
-    """Two servers and their Sentinels. Whoever kills the master waits for the promotion, and may start it again."""
+    """Two servers, watched. Who kills or freezes the master waits for the promotion, and may bring it back."""
 
     def __init__(self, binary: Path, folder: Path, *, password: str | None = None) -> None:
         """The password is that of the servers; Sentinels ask for none."""
@@ -56,8 +56,8 @@ class Watched:
         return f"redis+sentinel://{account(self._password)}{hosts}/{SERVICE}/0{query(namespace)}"
 
     def master(self) -> RedisServer | None:
-        """Whom all running Sentinels name; None as long as they differ."""
-        named = {_named(sentinel) for sentinel in self.sentinels if sentinel.is_running()}
+        """Whom all Sentinels that are awake name; None as long as they differ."""
+        named = {_named(sentinel) for sentinel in self.sentinels if sentinel.is_awake()}
         return next((server for server in self.servers if named == {server.port}), None)
 
     def wait_for_master(self) -> RedisServer:

@@ -33,6 +33,15 @@ def test_a_lost_master_is_replaced_and_follows_when_it_is_back(own_cluster: Clus
         assert client.info("replication")["master_port"] == promoted.port
 
 
+def test_a_frozen_master_is_replaced_and_finds_out_when_it_wakes(own_cluster: Cluster) -> None:
+    frozen = own_cluster.master_of(KEY)
+    frozen.freeze()
+    promoted = own_cluster.wait_for_promotion(KEY, frozen)
+    frozen.thaw()
+    own_cluster.wait_until_ok()
+    assert own_cluster.master_of(KEY) is promoted
+
+
 def test_a_test_has_a_namespace_of_its_own_in_the_shared_one(cluster: Namespace) -> None:
     with cluster.client() as client:
         client.set(f"{{{cluster.name}}}:meta", "x")
