@@ -16,3 +16,9 @@ class TestValkey(EngineConformance):
     @pytest.fixture
     def harness(self, valkey: Namespace) -> Iterator[Harness]:
         yield from Harness.run(lambda limits: RedisEngine(read_address(valkey.url), limits))
+
+
+class TestRedis62(EngineConformance):
+    @pytest.fixture
+    def harness(self, redis62: Namespace) -> Iterator[Harness]:
+        yield from Harness.run(lambda limits: RedisEngine(read_address(redis62.url), limits))

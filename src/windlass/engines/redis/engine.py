@@ -79,7 +79,7 @@ from windlass.engines.redis.examine import admit, examine, look
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
 from windlass.engines.redis.refusals import Refused
-from windlass.engines.redis.requests import pack_job, read_head, read_needs, read_request
+from windlass.engines.redis.requests import bounds, pack_job, read_needs, read_request
 from windlass.engines.redis.rows import (
     STATE_OF,
     STATES,
@@ -98,6 +98,8 @@ log = logging.getLogger(__name__)
 
 SCHEMA: Final = 1
 CLOCK_BEHIND_US: Final = 60_000_000
+FLAGS_SINCE: Final = (7, 0)
+"""The first version that heeds the flags of a script."""
 MOST_SWEPT: Final = 10_000
 """The most one sweep touches, whatever is asked for."""
 FIXED_KEYS: Final = {
@@ -106,6 +108,7 @@ FIXED_KEYS: Final = {
     "run": "hash",
     "news": "hash",
     "queues": "set",
+    "rooms": "set",
     "due": "zset",
     "held": "zset",
     "exp": "zset",
@@ -141,6 +144,8 @@ class RedisEngine:
         self._listeners: Listeners | None = None
         self._packed_limits = _pack_limits(self._limits)
         self._lock = threading.Lock()
+        self._spares = False
+        """Whether the server knows of scripts that may write when it is out of memory."""
         self._is_new = False
         """Whether the server is another one than the one that was examined, or was restarted since."""
         self._looked: dict[WorkerId, int] = {}
@@ -177,7 +182,9 @@ class RedisEngine:
         return notices
 
     def _findings(self, link: Link) -> list[Finding]:
-        return list(examine(look(link, map(script, VERBS)), self._address))
+        seen = look(link, map(script, VERBS))
+        self._spares = seen.version >= FLAGS_SINCE
+        return list(examine(seen, self._address))
 
     def examine(self) -> list[Finding]:
         """What there is to say about the server, for the doctor."""
@@ -223,7 +230,7 @@ class RedisEngine:
 
     def _run_on(self, link: Link, verb: str, args: Sequence[bytes | str | int], *, repeat: bool) -> Any:
         try:
-            return link.run(script(verb), [self._now(), SCHEMA, *args], repeat=repeat)
+            return link.run(script(verb, spared=self._spares), [self._now(), SCHEMA, *args], repeat=repeat)
         except Refused as refused:
             raise told(refused, self._address) from None
 
@@ -237,13 +244,27 @@ class RedisEngine:
         check_jobs(jobs, self._limits)
         self._opened()
         receipts: list[Receipt] = []
+        if len(jobs) > BATCH:
+            self._look_for_parents(jobs)
         for some in _chunks(jobs):
             args = [part for job in some for part in pack_job(job)]
-            answers = self._run("insert", [self._packed_limits, *args])
+            answers = self._run("insert", [self._packed_limits, int(len(jobs) > BATCH), *args])
             receipts += [
                 Receipt(id=job.request.id, duplicate_of=there or None) for job, there in zip(some, answers, strict=True)
             ]
         return receipts
+
+    def _look_for_parents(self, jobs: Sequence[Job]) -> None:
+        """Refuses a job whose parent nobody knows before the first of many is written."""
+        coming = {job.request.id for job in jobs}
+        waiting = [job for job in jobs if any(edge.parent not in coming for edge in job.request.parents)]
+        for some in _chunks(waiting):
+            args: list[bytes] = []
+            for job in some:
+                known = tuple(edge for edge in job.request.parents if edge.parent not in coming)
+                alone = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, parents=known))
+                args += pack_job(alone)[1:3]
+            self._run("parents", [self._packed_limits, *args])
 
     def claim(self, order: Order, /) -> Claims:
         check_order(order)
@@ -452,7 +473,7 @@ def _pack_limits(limits: Limits) -> bytes:
 
 def _claim(job_id: JobId, record: bytes, stored: bytes) -> Claim:
     row = read_row(job_id, record)
-    head, start, end = read_head(job_id, stored)
+    start, end = bounds(stored)
     return Claim(
         id=job_id,
         fence=int(row.fence),
@@ -468,7 +489,7 @@ def _claim(job_id: JobId, record: bytes, stored: bytes) -> Claim:
         due_us=row.due_us,
         lane=row.lane or None,
         flow=bytes.fromhex(row.flow) or None,
-        needs=read_needs(head.needs) if head.needs else (),
+        needs=read_needs(row.needs) if row.needs else (),
     )
 
 

@@ -96,20 +96,26 @@ def _head(request: Request) -> Head:
     )
 
 
-def read_head(job_id: JobId, stored: bytes) -> tuple[Head, int, int]:
-    """The head of a stored request, and where its options begin and end; the payload is the rest."""
-    try:
-        size, options = _LENGTHS.unpack_from(stored)
-        return _decode(memoryview(stored)[8 : 8 + size]), 8 + size, 8 + size + options
-    except (struct.error, msgspec.DecodeError) as error:
-        raise CorruptRecord(
-            f"The request of job {show_id(job_id)} cannot be read: {error}.", "Delete the job, or send it again."
-        ) from None
+def bounds(stored: bytes) -> tuple[int, int]:
+    """Where the options of a stored request begin and end; the payload is the rest.
+
+    A request that is damaged has no options, and a payload that nobody can read: its job fails when it runs.
+    """
+    if len(stored) < _LENGTHS.size:
+        return 0, 0
+    size, options = _LENGTHS.unpack_from(stored)
+    return 8 + size, 8 + size + options
 
 
 def read_request(job_id: JobId, stored: bytes) -> Request:
     """The request that was stored; without its payload where that was cut off."""
-    head, start, end = read_head(job_id, stored)
+    start, end = bounds(stored)
+    try:
+        head = _decode(memoryview(stored)[8:start])
+    except msgspec.DecodeError as error:
+        raise CorruptRecord(
+            f"The request of job {show_id(job_id)} cannot be read: {error}.", "Delete the job, or send it again."
+        ) from None
     return Request(
         id=job_id,
         task=head.task,

@@ -1,5 +1,5 @@
 -- claim: takes ready jobs for a worker, in the order of rank, through the gates that are open.
--- with: store admission gates desks
+-- with: store writing admission gates desks
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {worker, ticket, limit, suspects, queues or false, tasks or false, free, total}
@@ -131,16 +131,20 @@ local function next_head(candidate)
     end
     candidate.at = candidate.at + 1
     local row = load(found[candidate.at])
-    if row and row[EXPIRES] > 0 and row[EXPIRES] <= now then
+    if not row then
+      -- Its record is gone, as after a failover that lost it.
+      zput('s:' .. candidate.stream, found[candidate.at], false)
+      touched[candidate.stream] = candidate.queue
+    elseif row[EXPIRES] > 0 and row[EXPIRES] <= now then
       end_job(row, EXPIRED)
       candidate.aside = candidate.aside + 1
       cut = true
-    elseif row and (not wanted(row[TASK]) or (row[NEEDS] ~= '' and not fits(needs_of(row[NEEDS]), total))) then
+    elseif not wanted(row[TASK]) or (row[NEEDS] ~= '' and not fits(needs_of(row[NEEDS]), total)) then
       leave(row)
       row[PARKED] = 1
       make_ready(row)
       candidate.aside = candidate.aside + 1
-    elseif row then
+    else
       return row
     end
   end
@@ -156,7 +160,7 @@ for _, queue in ipairs(queues or call('SMEMBERS', P .. 'queues')) do
     local stream = heads[index]
     local gate, class, task, suspect = string.match(stream, '^[^|]*|([^|]*)|([^|]*)|([^|]*)|(.)$')
     if tonumber(suspect) == suspects and (task == '' or wanted(task)) then
-      local candidate = { stream = stream, rank = tonumber(heads[index + 1]), found = {}, at = 0, from = 0, aside = 0 }
+      local candidate = { queue = queue, stream = stream, rank = tonumber(heads[index + 1]), found = {}, at = 0, from = 0, aside = 0 }
       candidate.gates = gate == '' and { 'queue/' .. queue } or { 'queue/' .. queue, 'gate/' .. gate }
       if class ~= '' then candidate.least = task == '' and least_of(class) or needs_of(class) end
       candidates[#candidates + 1] = candidate

@@ -24,6 +24,8 @@ for index = 5, #ARGV do
   if not row or row[STATE] >= SUCCEEDED then answer[#answer + 1] = ARGV[index] end
 end
 if answer[1] == 0 and #answer == 1 then
-  for _, room in ipairs(rooms) do call('SADD', P .. 'idle:' .. room, ear) end
+  for _, room in ipairs(rooms) do
+    if call('SADD', P .. 'idle:' .. room, ear) == 1 then call('SADD', P .. 'rooms', room) end
+  end
 end
 return answer

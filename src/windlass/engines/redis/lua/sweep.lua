@@ -1,5 +1,5 @@
 -- sweep: what nobody asked for but everybody needs, in a bounded step that any worker may do.
--- with: store admission settling desks facts
+-- with: store writing admission settling desks facts
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…}
@@ -145,6 +145,19 @@ for _, span in ipairs(spans) do
     call('UNLINK', P .. 'hb:' .. span[1] .. ':' .. start)
     call('ZREM', P .. 'hist:' .. span[1], start)
   end
+end
+
+-- ── what dead listeners left ──
+
+local room = call('SRANDMEMBER', P .. 'rooms')
+if room then
+  for _, ear in ipairs(call('SRANDMEMBER', P .. 'idle:' .. room, 10)) do
+    if call('PUBSUB', 'NUMSUB', P .. 'ear:' .. ear)[2] == 0 then call('SREM', P .. 'idle:' .. room, ear) end
+  end
+  if call('EXISTS', P .. 'idle:' .. room) == 0 then call('SREM', P .. 'rooms', room) end
+end
+for _, queue in ipairs(call('HRANDFIELD', P .. 'news', 10)) do
+  if call('SISMEMBER', P .. 'queues', queue) == 0 then call('HDEL', P .. 'news', queue) end
 end
 
 local more = left <= 0 or call('EXISTS', P .. 'chores') == 1

@@ -161,7 +161,10 @@ local function set_heads()
       call('SADD', P .. 'queues', queue)
     else
       call('ZREM', P .. 'h:' .. queue, stream)
-      if call('EXISTS', P .. 'h:' .. queue) == 0 then call('SREM', P .. 'queues', queue) end
+      if call('EXISTS', P .. 'h:' .. queue) == 0 then
+        call('SREM', P .. 'queues', queue)
+        call('HDEL', P .. 'news', queue)
+      end
     end
   end
   touched = {}
@@ -371,7 +374,7 @@ local function finish()
     if n ~= 0 and call('HINCRBY', P .. 'run', gate, n) == 0 then call('HDEL', P .. 'run', gate) end
   end
   tell()
-  if order ~= order_before or version ~= version_before or not meta[1] then
-    call('HSET', KEYS[1], 'schema', ARGV[2], 'order', order, 'version', version)
+  if order ~= order_before or version ~= version_before then
+    call('HSET', KEYS[1], 'order', order, 'version', version)
   end
 end

@@ -1,0 +1,140 @@
+"""What only this engine has to get right: inserts of several steps, what dead processes leave, a full server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.servers.namespace import Namespace
+from tests.servers.redis_server import RedisServer
+from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownParent
+from windlass.core.ids import new_id
+from windlass.core.job import Edge, Job, State
+from windlass.engines.protocol import BATCH, Interest, Query, Verdict
+from windlass.engines.redis import RedisEngine, read_address
+from windlass.testing.conformance import Harness
+
+
+@pytest.fixture
+def harness(valkey: Namespace) -> Iterator[Harness]:
+    yield from Harness.run(lambda limits: RedisEngine(read_address(valkey.url), limits))
+
+
+def test_a_parent_that_nobody_knows_refuses_more_jobs_than_one_step_takes(harness: Harness) -> None:
+    jobs = [harness.new() for _ in range(2 * BATCH)] + [harness.new(parents=(Edge(new_id()),))]
+    with pytest.raises(UnknownParent):
+        harness.engine.insert(jobs)
+    assert harness.count(Query()) == 0
+
+
+def test_a_job_may_come_a_step_before_its_parent(harness: Harness) -> None:
+    parent = harness.new("parent")
+    child = harness.new("child", parents=(Edge(parent.id),))
+    harness.engine.insert([child, *(harness.new() for _ in range(BATCH)), parent])
+    assert harness.state(child.id) is State.HELD
+    ran = harness.drain(harness.worker())
+    assert ran.index(parent.id) < ran.index(child.id)
+
+
+def test_a_job_whose_record_is_gone_stands_in_nobodys_way(harness: Harness, valkey: Namespace) -> None:
+    lost, kept = harness.send(), harness.send()
+    with valkey.client() as client:
+        client.delete(b"{%b}:j:%b" % (valkey.name.encode(), lost))
+    assert [claim.id for claim in harness.claim(harness.worker(), 1)] == [kept]
+
+
+def test_listeners_of_dead_processes_and_news_of_empty_queues_are_forgotten(
+    harness: Harness, valkey: Namespace
+) -> None:
+    worker = harness.worker()
+    harness.claim(worker)
+    harness.engine.listen(Interest(queues=("q",), worker=worker), 0)
+    harness.send(queue="soon", delay_us=1_000_000)
+    prefix = b"{%b}:" % valkey.name.encode()
+    with valkey.client() as client:
+        client.sadd(prefix + b"idle:q", "dead")
+        client.sadd(prefix + b"rooms", "q")
+        harness.sweep_all()
+        assert not valkey.keys() & {prefix + b"idle:q", prefix + b"rooms", prefix + b"news"}
+
+
+def test_a_store_of_a_newer_windlass_is_refused_and_left_as_it_was(harness: Harness, valkey: Namespace) -> None:
+    harness.send()
+    meta = b"{%b}:meta" % valkey.name.encode()
+    with valkey.client() as client:
+        client.hset(meta, "schema", 2)
+        before = _picture(client, valkey)
+        with pytest.raises(SchemaTooNew, match="schema 2 of a newer Windlass"):
+            harness.send()
+        with pytest.raises(SchemaTooNew):
+            RedisEngine(read_address(valkey.url)).open()
+        assert _picture(client, valkey) == before
+
+
+@pytest.mark.parametrize("key", ["meta", "counts", "due"])
+def test_a_key_of_another_type_is_refused_at_the_start_and_nothing_is_changed(valkey: Namespace, key: str) -> None:
+    name = f"{{{valkey.name}}}:{key}"
+    with valkey.client() as client:
+        client.set(name, "mine")
+        with pytest.raises(StoreCorrupt, match=r"has a type that|is a string"):
+            RedisEngine(read_address(valkey.url)).open()
+        assert valkey.keys() == {name.encode()}
+        assert client.get(name) == b"mine"
+
+
+def test_a_server_that_is_full_takes_no_job_and_lets_those_it_has_end(
+    new_server: Callable[..., RedisServer],
+) -> None:
+    server = new_server()
+    harness = _harness(server)
+    try:
+        worker = harness.worker()
+        sent = harness.send_many(10)
+        claims = harness.claim(worker, 5)
+        with server.client() as client:
+            client.config_set("maxmemory", 1)
+            with pytest.raises(StoreFull, match="nothing was written"):
+                harness.send()
+            assert [harness.finish(claim, result=b"1") for claim in claims] == [Verdict.ACCEPTED] * 5
+            assert len(harness.claim(worker)) == 5
+            harness.renew(worker)
+            client.config_set("maxmemory", 0)
+        assert harness.states(sent).count(State.SUCCEEDED) == 5
+        harness.send()
+    finally:
+        harness.close()
+
+
+def test_a_step_that_an_old_server_refuses_for_want_of_memory_has_changed_nothing(
+    new_server: Callable[..., RedisServer], redis62_server: RedisServer
+) -> None:
+    server = new_server(redis62_server.binary)
+    harness = _harness(server)
+    try:
+        worker = harness.worker()
+        harness.send(lane="l")
+        harness.send(lane="l")
+        (claim,) = harness.claim(worker)
+        with server.client() as client:
+            before = _picture(client)
+            client.config_set("maxmemory", 1)
+            with pytest.raises(StoreFull):
+                harness.finish(claim, result=b"1")
+            with pytest.raises(StoreFull):
+                harness.engine.insert([Job(request=harness.request())])
+            client.config_set("maxmemory", 0)
+            assert _picture(client) == before
+        assert harness.finish(claim, result=b"1") is Verdict.ACCEPTED
+    finally:
+        harness.close()
+
+
+def _harness(server: RedisServer) -> Harness:
+    return Harness(lambda limits: RedisEngine(read_address(server.url()), limits))
+
+
+def _picture(client: Any, of: Namespace | None = None) -> dict[bytes, bytes]:
+    keys = set(client.scan_iter(count=1000)) if of is None else of.keys()
+    return {key: client.dump(key) for key in keys}
