@@ -11,6 +11,8 @@ from windlass.engines.redis import RedisEngine
 from windlass.engines.redis.address import read_address
 from windlass.testing.conformance import EngineConformance, Harness
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 
 class TestValkey(EngineConformance):
     @pytest.fixture

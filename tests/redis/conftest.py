@@ -25,6 +25,13 @@ def connect() -> Iterator[Callable[[str], Link]]:
         link.close()
 
 
+@pytest.fixture(autouse=True)
+def check_leaks(request: pytest.FixtureRequest) -> None:
+    """Looks for leaks after every test, but of the bare link: that is tried with scripts and keys of the test's own."""
+    if "connect" not in request.fixturenames:
+        request.getfixturevalue("no_leaks")
+
+
 @pytest.fixture(params=["valkey", "redis62"])
 def namespace(request: pytest.FixtureRequest) -> Namespace:
     """A namespace on each kind of server there is."""

@@ -64,6 +64,19 @@ def any_redis(request: pytest.FixtureRequest) -> Iterator[Namespace]:
 
 
 @pytest.fixture
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves a key which is not in the engine's map, is of another type, or would go by itself."""
+    from tests.servers.leaks import strays
+    from tests.servers.namespace import Namespace
+
+    givers = ("valkey", "redis62", "any_redis", "cluster", "namespace")
+    # Asked for before the test, so that they are still there after it.
+    spaces: list[object] = [request.getfixturevalue(name) for name in givers if name in request.fixturenames]
+    yield
+    assert [stray for space in spaces if isinstance(space, Namespace) for stray in strays(space)] == []
+
+
+@pytest.fixture
 def new_server(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
     """Starts servers that belong to the test alone: a Valkey, unless `binary` names another program.
 

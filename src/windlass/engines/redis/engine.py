@@ -73,7 +73,7 @@ from windlass.engines.protocol import (
     Verdict,
     Written,
 )
-from windlass.engines.redis import search
+from windlass.engines.redis import keymap, search
 from windlass.engines.redis.address import Address
 from windlass.engines.redis.examine import admit, examine, look
 from windlass.engines.redis.link import Link
@@ -102,28 +102,6 @@ FLAGS_SINCE: Final = (7, 0)
 """The first version that heeds the flags of a script."""
 MOST_SWEPT: Final = 10_000
 """The most one sweep touches, whatever is asked for."""
-FIXED_KEYS: Final = {
-    "meta": "hash",
-    "counts": "hash",
-    "run": "hash",
-    "news": "hash",
-    "queues": "set",
-    "rooms": "set",
-    "due": "zset",
-    "held": "zset",
-    "exp": "zset",
-    "keys": "zset",
-    "purge": "zset",
-    "purgeok": "zset",
-    "chores": "list",
-    "cards": "hash",
-    "desks": "hash",
-    "facts": "hash",
-    "factx": "zset",
-    "rules": "hash",
-    "tat": "hash",
-}
-"""The keys of fixed names and their types; open refuses a store in which one has another."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _card = msgspec.json.Decoder(Card).decode
@@ -158,7 +136,7 @@ class RedisEngine:
         link = Link(self._address)
         try:
             notices = [*self._admit(link)]
-            keys = [part for pair in FIXED_KEYS.items() for part in pair]
+            keys = [part for pair in keymap.FIXED.items() for part in pair]
             schema, ahead_us = self._run_on(link, "open", keys, repeat=True)
         except BaseException:
             link.close()
