@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import bars, claims, drains, footprint, growth, inserts, latency, lines, runners
+from bench import bars, claims, drains, footprint, growth, inserts, latency, lines, redis_size, runners
 from bench.report import ROOT, Line, judged, report, table, write
 from bench.rounds import Course, Round, say
 from bench.stores import BYTES_PER_JOB, Workshop
@@ -45,6 +45,7 @@ MEASUREMENTS: dict[str, Callable[[Course], list[Round]]] = {
         runners.runners_pss,
         lines.silent_lines,
         lines.talker,
+        redis_size.redis_job_bytes,
     )
 }
 

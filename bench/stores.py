@@ -69,16 +69,22 @@ class Workshop:
             shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
-    def copy(self, stock: Stock) -> Generator[Path]:
-        """A store of one's own, synced, so that nobody pays for the copy while he is measured."""
+    def folder(self) -> Generator[Path]:
+        """An empty folder, which goes with what was put into it."""
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def copy(self, stock: Stock) -> Generator[Path]:
+        """A store of one's own, synced, so that nobody pays for the copy while he is measured."""
+        with self.folder() as folder:
             path = folder / "jobs.db"
             shutil.copyfile(self._template(stock), path)
             _sync(path)
             yield path
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _template(self, stock: Stock) -> Path:
         if stock not in self._prepared:
