@@ -1,0 +1,53 @@
+"""The command line on a store over a network: the same commands, and one sentence where the server does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.cli.conftest import Shell
+from tests.servers.namespace import Namespace
+from tests.servers.redis_server import RedisServer
+
+
+def test_the_same_commands_work_on_a_server(shell: Shell, valkey: Namespace) -> None:
+    shell.environ["WINDLASS_URL"] = valkey.url
+    job_id = shell.out("call", "-A", "tasks", "add", "1", "2")
+    shell("call", "-A", "tasks", "fail", "no")
+    shell("worker", "tasks.py", "--until-empty")
+    assert "succeeded" in shell("jobs", "show", job_id).stdout
+    assert "ValueError: no" in shell("dead", "list").stdout
+    assert "1 dead" in shell("status").stdout
+    assert "a restart loses all jobs" in shell("doctor").stdout
+
+
+def test_a_server_that_does_not_fit_is_refused_with_one_sentence_and_exit_code_3(
+    shell: Shell, new_server: Callable[..., RedisServer]
+) -> None:
+    server = new_server(password="right")
+    host = f"127.0.0.1:{server.port}"
+    for url, said in (
+        (f"redis://{host}/0", "wants a password"),
+        (f"redis://:wrong@{host}/0", "does not accept the password"),
+        (f"redis://:right@{host}/99", "has no database 99"),
+        (f"rediss://:right@{host}/0", "speaks no TLS"),
+        ("redis://127.0.0.1:1/0", "cannot be reached"),
+    ):
+        shell.environ["WINDLASS_URL"] = url
+        told = shell.refused("call", "-A", "tasks", "add", "1", "2", code=3)
+        assert said in told
+        assert "wrong" not in told, "a password is shown"
+    with server.client() as client:
+        assert client.dbsize() == 0
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        shell.environ["WINDLASS_URL"] = f"redis://:right@{host}/0"
+        told = shell.refused("worker", "tasks.py", code=3)
+        assert "allkeys-lru" in told
+        assert client.dbsize() == 0
+
+
+def test_a_store_of_a_newer_windlass_is_refused(shell: Shell, valkey: Namespace) -> None:
+    with valkey.client() as client:
+        client.hset(f"{{{valkey.name}}}:meta", "schema", 2)
+    shell.environ["WINDLASS_URL"] = valkey.url
+    told = shell.refused("worker", "tasks.py", code=3)
+    assert "schema 2 of a newer Windlass" in told
