@@ -38,6 +38,14 @@ def test_a_job_may_come_a_step_before_its_parent(harness: Harness) -> None:
     assert ran.index(parent.id) < ran.index(child.id)
 
 
+def test_a_node_that_waits_for_its_flow_takes_no_rank_from_others(harness: Harness) -> None:
+    """After a clock was set back, who comes next would have to stand behind a rank that nobody has."""
+    harness.send(flow=new_id())
+    harness.clock.set_back(24_000_000)
+    record = harness.record(harness.send(priority=0))
+    assert record.rank == harness.clock.now_us()
+
+
 def test_a_job_whose_record_is_gone_stands_in_nobodys_way(harness: Harness, valkey: Namespace) -> None:
     lost, kept = harness.send(), harness.send()
     with valkey.client() as client:

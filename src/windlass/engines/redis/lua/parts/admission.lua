@@ -304,7 +304,9 @@ local function insert(id, request, past, result, heir_of)
   if key then take_key(row, key, until_ == UNTIL_TIME and now + head[R_PERIOD] or 0) end
   if row[LANE] ~= '' then zput('la:' .. row[LANE], id, now) end
   if row[FLOW_ID] ~= '' then
-    call('ZADD', P .. 'fn:' .. row[FLOW_ID], next_order(), id)
+    -- By a count of its own: ranks are dealt out to jobs that come into a stream, and a node may never.
+    local last = call('ZRANGE', P .. 'fn:' .. row[FLOW_ID], -1, -1, 'WITHSCORES')[2]
+    call('ZADD', P .. 'fn:' .. row[FLOW_ID], number(math.max(tonumber(last or 0) + 1, now)), id)
     call('HINCRBY', P .. 'flow:' .. row[FLOW_ID], 'open', 1)
   end
   if past then
