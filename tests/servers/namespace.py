@@ -31,6 +31,10 @@ class Namespace(NamedTuple):
         with self.client() as client:
             return set(client.scan_iter(match=f"{{{self.name}}}*", count=1000))
 
+    def names(self) -> list[str]:
+        """Every key without what all have in common."""
+        return sorted(key.decode("latin-1").removeprefix(f"{{{self.name}}}:") for key in self.keys())
+
     def clear(self) -> None:
         """Removes them, so that what a test leaves behind costs the next one nothing."""
         keys = self.keys()

@@ -11,7 +11,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.soak import evidence, frozen, kills, lost_locks, machine, poison, power_cuts, recovery, runners
+from tests.soak import (
+    evidence,
+    frozen,
+    kills,
+    lost_locks,
+    machine,
+    poison,
+    power_cuts,
+    recovery,
+    redis_machine,
+    runners,
+)
 from tests.soak.checker import Violation
 from tests.soak.kills import Report
 
@@ -102,15 +113,34 @@ def run_machine(seed: int, rounds: int) -> Report:
     whole, tell = Report(), Telling("machine", rounds)
     for number in range(rounds):
         engine = machine.ENGINES[number % len(machine.ENGINES)]
-        try:
-            machine.run_histories(engine, seed + number)
-        except Exception as error:
-            whole.violations.append(Violation("machine", "", f"{engine}, seed {seed + number}: {error}"))
-            notes: list[str] = getattr(error, "__notes__", [])
-            whole.stories += [str(error), *notes]
+        if not holds(whole, engine, seed + number, lambda e=engine, n=number: machine.run_histories(e, seed + n)):
             break
         whole.counts[f"{engine}_histories"] += machine.EXAMPLES
         tell(number + 1, whole, engine)
+    return whole
+
+
+def holds(whole: Report, engine: str, seed: int, run: Callable[[], None]) -> bool:
+    """Whether the histories of a round break no rule."""
+    try:
+        run()
+    except Exception as error:
+        whole.violations.append(Violation("machine", "", f"{engine}, seed {seed}: {error}"))
+        notes: list[str] = getattr(error, "__notes__", [])
+        whole.stories += [str(error), *notes]
+        return False
+    return True
+
+
+def run_redis_machine(seed: int, rounds: int) -> Report:
+    """Story J; a round is a number of histories on one kind of server, and the kinds take turns."""
+    whole, tell = Report(), Telling("redis_machine", rounds)
+    for number in range(rounds):
+        server = redis_machine.SERVERS[number % len(redis_machine.SERVERS)]
+        if not holds(whole, server, seed + number, lambda s=server, n=number: redis_machine.run_histories(s, seed + n)):
+            break
+        whole.counts[f"{server}_histories"] += redis_machine.EXAMPLES
+        tell(number + 1, whole, server)
     return whole
 
 
@@ -163,6 +193,7 @@ STORIES: dict[str, tuple[Callable[[int, int], Report], int]] = {
     "recovery": (run_recovery, 1),
     "runners": (run_runners, 20),
     "frozen": (run_frozen, 5),
+    "redis_machine": (run_redis_machine, 3 * 500 // redis_machine.EXAMPLES),
 }
 
 
