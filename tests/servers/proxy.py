@@ -56,6 +56,10 @@ class Proxy:
         self._thread.join(HANG_S)
         self._loop.close()
 
+    def url(self, server_url: str) -> str:
+        """The URL of the server, by way of the proxy."""
+        return server_url.replace(f":{self._server_port}", f":{self.port}")
+
     # ── what is wrong ───────────────────────────────────────────────────────────────────────────────────
 
     def pass_on(self) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import msgspec
@@ -81,9 +81,9 @@ class History:
 def digest(lines: Iterable[Line]) -> History:
     """Ties answers to invocations; `lines` are in the order of time."""
     history = History()
-    open_: dict[tuple[str, str, int], Line] = {}
+    open_: dict[tuple[str, int], Line] = {}
     for line in lines:
-        key = (line.process, line.worker, line.call)
+        key = (line.process, line.call)
         if line.op == "broke":
             history.broken.append(f"{line.process}: {line.note}")
         elif line.what == "invoke":
@@ -95,6 +95,17 @@ def digest(lines: Iterable[Line]) -> History:
         # A claim or a sweep that found nothing writes no answer.
         history.counts["unanswered"] += made.op not in ("claim", "sweep")
         _take(history, made, None)
+    return history
+
+
+def hear_repeats(history: History) -> History:
+    """For engines that repeat a call whose answer was lost: where nobody else asked, `already` was their own doing."""
+    for calls in history.settles.values():
+        asked = Counter(call.fence for call in calls)
+        calls[:] = [
+            replace(call, answer="accepted") if call.answer == "already" and asked[call.fence] == 1 else call
+            for call in calls
+        ]
     return history
 
 

@@ -21,8 +21,9 @@ from tests.soak.waiting import HANG_S, Hangs, wait_for
 from tests.soak.worker import ROOT
 from windlass.core.codec import encode_arguments
 from windlass.core.job import LIVE, Job, Request
+from windlass.core.settings import Settings
+from windlass.engines.connect import connect
 from windlass.engines.protocol import TallyQuery
-from windlass.engines.sqlite import SqliteEngine
 from windlass.worker.plan import Plan
 
 APP = "tests.soak.tasks"
@@ -35,14 +36,12 @@ class Supervised:
     """One supervisor and its runners."""
 
     def __init__(self, words: Sequence[str], folder: Path, errors: Path, settings: dict[str, str]) -> None:
-        self._folder = folder
         self._errors = errors
-        place = {"SOAK_FOLDER": str(folder), "WINDLASS_URL": f"sqlite:///{folder}/jobs.db"}
         with errors.open("wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, *words],
                 cwd=ROOT,
-                env={**os.environ, **place, **settings},
+                env={**os.environ, "SOAK_FOLDER": str(folder), **settings},
                 stdin=subprocess.DEVNULL,
                 stderr=file,
             )
@@ -75,9 +74,13 @@ class Supervised:
             return "does not stop"
         return f"ended with {code}: {self.said()}" if code else ""
 
+    def lines(self) -> list[str]:
+        """What it and its runners have logged."""
+        return self._errors.read_text(errors="replace").splitlines()
+
     def said(self) -> str:
         """The end of its log."""
-        return self._errors.read_text(errors="replace")[-2_000:]
+        return "\n".join(self.lines())[-2_000:]
 
     def check(self) -> None:
         """It has not ended by itself."""
@@ -94,15 +97,16 @@ class Supervised:
 class Fleet:
     """A store in a folder, those who work on it, and one who sends."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, url: str | None = None, **settings: str) -> None:
+        """The store is a file in the folder, unless a URL names another one."""
         self.folder = folder
-        self.database = folder / "jobs.db"
+        self.url = url or f"sqlite:///{folder}/jobs.db"
         self.marks = Marks(folder / "marks")
         self.recorder = Recorder(folder / "sender.jsonl")
         self.workers: list[Supervised] = []
         self._settings = {f"WINDLASS_{name.upper()}": value for name, value in settings.items()}
         self._stack = ExitStack()
-        self.engine = SqliteEngine(self.database, disk_floor=0, disk_reserve=0)
+        self.engine = connect(self.url, Settings(disk_floor_bytes=0, disk_reserve_bytes=0))
 
     def __enter__(self) -> Fleet:
         self.engine.open()
@@ -118,20 +122,23 @@ class Fleet:
 
     # ── workers ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def start(self, *options: str) -> Supervised:
-        """`windlass worker` as users start it."""
-        return self._begin(["-m", "windlass", "worker", APP, "-l", "warning", *options])
+    def start(self, *options: str, url: str | None = None) -> Supervised:
+        """`windlass worker` as users start it; with a URL, one that reaches the store another way."""
+        return self._begin(["-m", "windlass", "worker", APP, "-l", "warning", *options], url)
 
-    def start_recorded(self, processes: int, slots: int, death: Literal["lock", "lease"] = "lock") -> Supervised:
+    def start_recorded(
+        self, processes: int, slots: int, death: Literal["lock", "lease"] = "lock", *, url: str | None = None
+    ) -> Supervised:
         """One whose claims and settles are written down."""
         plan = Plan(app=APP, processes=processes, kind="threads", slots=slots, level="warning")
         record = str(self.folder / f"supervisor-{len(self.workers)}.jsonl")
         given = Assignment(plan=plan, record=record, death=death)
-        return self._begin(["-m", "tests.soak.supervisor", msgspec.json.encode(given).decode()])
+        return self._begin(["-m", "tests.soak.supervisor", msgspec.json.encode(given).decode()], url)
 
-    def _begin(self, words: Sequence[str]) -> Supervised:
+    def _begin(self, words: Sequence[str], url: str | None) -> Supervised:
         errors = self.folder / f"supervisor-{len(self.workers)}.stderr"
-        self.workers.append(Supervised(words, self.folder, errors, self._settings))
+        settings = {**self._settings, "WINDLASS_URL": url or self.url}
+        self.workers.append(Supervised(words, self.folder, errors, settings))
         return self.workers[-1]
 
     def wait_up(self, worker: Supervised) -> None:
@@ -154,7 +161,8 @@ class Fleet:
         """Sends them in one list, and writes that down."""
         call = self.recorder.invoke("insert", [(request.id.hex(), 0, "") for request in requests])
         receipts = self.engine.insert([Job(request=request) for request in requests])
-        self.recorder.ok("insert", call, [(receipt.id.hex(), 0, "new") for receipt in receipts])
+        answers = [(r.id.hex(), 0, r.duplicate_of.hex() if r.duplicate_of else "new") for r in receipts]
+        self.recorder.ok("insert", call, answers)
 
     def wait_begun(self, job: str, runs: int = 1) -> int:
         """Until the job has begun so many times; when that was, in ns."""

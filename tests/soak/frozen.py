@@ -1,8 +1,9 @@
-"""Story H: a supervisor stands still for three leases while its runner works on a job of a lane.
+"""Story H: a supervisor stands still, or is cut off, for three leases while its runner works on a job of a lane.
 
 Where a lock tells of deaths (sqlite), the kernel keeps the lock, so nobody takes the job; the late settle is accepted
-and the job ran once. Where a lease does (here by a test setting), another worker takes the job; its first run, deaf to
-being cut off, ends later: its settle is stale, and of two effects under two fences the guarded sink takes one.
+and the job ran once. Where a lease does (redis, or sqlite by a test setting), another worker takes the job; its first
+run, deaf to being told that its worker was cut off, ends later: its settle is stale, and of two effects under two
+fences the guarded sink takes one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.servers.proxy import Proxy
 from tests.soak.checker import Violation
 from tests.soak.fleet import LOOK_S, Fleet, Supervised, payload
 from tests.soak.kills import Report
@@ -39,9 +41,18 @@ class Scene:
     second: Supervised
     job: str
     behind: str
+    proxy: Proxy | None = None
+    """Where it stands, the first supervisor is cut off there instead of stopped."""
 
     def stand_still(self) -> None:
         """The first supervisor, for three leases; its runner goes on."""
+        if self.proxy is None:
+            self._stop()
+        else:
+            self.proxy.black_hole()
+        time.sleep(FROZEN_S)
+
+    def _stop(self) -> None:
         self.first.send(signal.SIGSTOP)
         time.sleep(STOPPED_S)
         while holds_the_gate(self.first.process.pid):  # in the middle of a write it would hold up all others
@@ -49,10 +60,12 @@ class Scene:
             time.sleep(STOPPED_S)
             self.first.send(signal.SIGSTOP)
             time.sleep(STOPPED_S)
-        time.sleep(FROZEN_S)
 
     def go_on(self) -> None:
-        self.first.send(signal.SIGCONT)
+        if self.proxy is None:
+            self.first.send(signal.SIGCONT)
+        else:
+            self.proxy.pass_on()
 
     def runs(self) -> list[Mark]:
         return self.fleet.marks.begun(self.job)
@@ -73,12 +86,12 @@ class Scene:
             wait_for("a job to end", lambda job=job: _state(self.found(job)) is State.SUCCEEDED, step_s=LOOK_S)
 
 
-def run_round(folder: Path, death: Death) -> Report:
-    """One such standstill."""
+def run_round(folder: Path, death: Death, url: str | None = None, proxy: Proxy | None = None) -> Report:
+    """One such standstill. `url`: the store, if it is no file; `proxy`: on the way from the first supervisor to it."""
     report = Report()
-    with Fleet(folder, lease=f"{LEASE_S}s", beat=f"{LEASE_S / 5}s", sweep="0.2s") as fleet:
+    with Fleet(folder, url, lease=f"{LEASE_S}s", beat=f"{LEASE_S / 5}s", sweep="0.2s") as fleet:
         try:
-            scene = _set(fleet, death)
+            scene = _set(fleet, death, proxy)
             found = _by_lock(scene) if death == "lock" else _by_lease(scene)
             report.violations += [Violation(f"frozen, {death}", scene.job, text) for text in found]
         except Hangs as error:
@@ -89,15 +102,15 @@ def run_round(folder: Path, death: Death) -> Report:
     return report
 
 
-def _set(fleet: Fleet, death: Death) -> Scene:
-    first = fleet.start_recorded(1, 1, death)
+def _set(fleet: Fleet, death: Death, proxy: Proxy | None) -> Scene:
+    first = fleet.start_recorded(1, 1, death, url=None if proxy is None else proxy.url(fleet.url))
     fleet.wait_up(first)
     ids = [new_id(), new_id()]
     fleet.insert([Request(id=job, task="deaf", payload=payload(), lane="lane") for job in ids])
     fleet.wait_begun(ids[0].hex())
     second = fleet.start_recorded(1, 1, death)
     fleet.wait_up(second)
-    return Scene(fleet, first, second, ids[0].hex(), ids[1].hex())
+    return Scene(fleet, first, second, ids[0].hex(), ids[1].hex(), proxy)
 
 
 def _by_lock(scene: Scene) -> list[str]:
@@ -135,9 +148,10 @@ def _by_lease(scene: Scene) -> list[str]:
     assert record is not None
     effects = [fence for job, fence in read_ledger(scene.fleet.folder / "ledger") if job == scene.job]
     taken = [fence for place, fence in enumerate(effects) if all(fence > earlier for earlier in effects[:place])]
-    seen = (scene.answers(old), len(scene.runs()), record.settled_fence == new, effects, taken)
-    if seen != (["stale"], 2, True, [new, old], [new]):
-        return [f"answers, runs, settled by the second, effects, taken: {seen}"]
+    told = any(mark.word == "told" and mark.fence == old for mark in scene.fleet.marks.read())
+    seen = (scene.answers(old), len(scene.runs()), record.settled_fence == new, effects, taken, told)
+    if seen != (["stale"], 2, True, [new, old], [new], True):
+        return [f"answers, runs, settled by the second, effects, taken, told that it was cut off: {seen}"]
     return []
 
 

@@ -1,7 +1,7 @@
 """A real supervisor with real runners, whose claims and settles are written down: `python -m tests.soak.supervisor`.
 
-It differs from `windlass worker` in its engine alone: the sqlite engine with a recorder beside it, and, where the story
-wants it, deaths told by lease.
+It differs from `windlass worker` in its engine alone: that of the URL with a recorder beside it, and, where the story
+wants it of sqlite, deaths told by lease.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -31,20 +31,23 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     death: Literal["lock", "lease"] = "lock"
 
 
-class RecordingEngine(SqliteEngine):
-    """Writes down what a worker asks of the store, and the answers."""
+class Recording:
+    """An engine beside which is written down what a worker asks of it, and the answers."""
 
-    def __init__(self, url: str, settings: Settings, recorder: Recorder, death: Literal["lock", "lease"]) -> None:
-        super().__init__(connect.sqlite_path(url), settings.limits, death=death, disk_floor=0, disk_reserve=0)
+    def __init__(self, engine: Engine, recorder: Recorder) -> None:
+        self._engine = engine
         self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
     def renew(self, beat: Beat, /) -> Orders:
         self._recorder.worker = beat.card.worker.hex()
-        return super().renew(beat)
+        return self._engine.renew(beat)
 
     def claim(self, order: Order, /) -> Claims:
         call = self._recorder.invoke("claim", note=str(order.ticket))
-        found = super().claim(order)
+        found = self._engine.claim(order)
         if found.claims:
             taken = [(claim.id.hex(), claim.fence, claim.lane or "") for claim in found.claims]
             self._recorder.ok("claim", call, taken, note=str(order.ticket))
@@ -52,14 +55,14 @@ class RecordingEngine(SqliteEngine):
 
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
         call = self._recorder.invoke("settle", [(s.id.hex(), s.fence, s.transition.to.value) for s in settlements])
-        verdicts = super().settle(settlements)
+        verdicts = self._engine.settle(settlements)
         answers = [(s.id.hex(), s.fence, v.value) for s, v in zip(settlements, verdicts, strict=True)]
         self._recorder.ok("settle", call, answers)
         return verdicts
 
     def sweep(self, sweep_: Sweep, /) -> Swept:
         call = self._recorder.invoke("sweep")
-        swept = super().sweep(sweep_)
+        swept = self._engine.sweep(sweep_)
         if swept.lost or swept.workers:
             self._recorder.ok("sweep", call, note=f"{swept.workers} {swept.lost}")
         return swept
@@ -70,10 +73,15 @@ def main() -> None:
     given = msgspec.json.decode(sys.argv[1], type=Assignment)
     recorder = Recorder(Path(given.record))
 
-    def made(url: str, settings: Settings) -> Engine:
-        return RecordingEngine(url, settings, recorder, given.death)
+    def sqlite(url: str, settings: Settings) -> Engine:
+        path = connect.sqlite_path(url)
+        return SqliteEngine(path, settings.limits, death=given.death, disk_floor=0, disk_reserve=0)
 
-    connect.OWN["sqlite"] = made
+    def recording(make: connect.Maker) -> connect.Maker:
+        return lambda url, settings: cast("Engine", Recording(make(url, settings), recorder))
+
+    connect.OWN["sqlite"] = sqlite
+    connect.OWN |= {scheme: recording(make) for scheme, make in connect.OWN.items()}
     logs.set_up(given.plan.level, "console", None)
     Supervisor(given.plan).run()
 

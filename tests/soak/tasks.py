@@ -72,11 +72,12 @@ POISONS: dict[str, Callable[[], object]] = {
 
 @app.task(name="hold", keep_result=0)
 def hold() -> None:
-    """Runs until the story lets its job go."""
+    """Runs until the story lets its job go; then it has its effect."""
     marks.put("begin")
     gate = FOLDER / f"go-{current_job().job_id.hex()}"
     while not gate.exists():
         time.sleep(0.002)
+    _effect()
     marks.put("end")
 
 

@@ -1,0 +1,154 @@
+"""Servers that die and lines that fail under workers and senders: whatever was acknowledged runs, and runs once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.redis.works import Works
+from tests.servers.namespace import Namespace
+from tests.servers.proxy import Proxy
+from tests.servers.redis_server import RedisServer
+from tests.soak.fleet import payload
+from tests.soak.waiting import wait_for
+from windlass.core.errors import StoreFull
+from windlass.core.ids import new_id
+from windlass.core.job import ENDED, Request
+from windlass.engines.redis.scripts import script
+
+NewServer = Callable[..., RedisServer]
+
+QUICK = "timeout=0.4&connect_timeout=0.4"
+"""How soon a silent line is given up: tests do not wait for what users have."""
+OUTAGE_S = 3.0
+MOST_ASKED = 60
+"""So often a worker may ask for a server that is away: its loops about twice a second each, not thousands of times."""
+MOST_LINES = 20
+"""So many lines an outage may be worth: one for each loop that has to wait, one for each that goes on."""
+
+
+@pytest.fixture
+def proxy(valkey_server: RedisServer) -> Iterator[Proxy]:
+    with Proxy(valkey_server.port) as proxy:
+        yield proxy
+
+
+def through(proxy: Proxy, namespace: Namespace) -> Namespace:
+    """The same namespace, reached by way of the proxy."""
+    url = f"redis://127.0.0.1:{proxy.port}/0?{QUICK}"
+    return namespace._replace(server_url=url, node_url=namespace.server_url)
+
+
+def test_a_server_that_is_killed_and_started_again_loses_nothing_and_runs_nothing_twice(
+    new_server: NewServer, tmp_path: Path
+) -> None:
+    server = new_server(appendonly="always")
+    with Works(tmp_path, Namespace(server.url(), "n")) as works:
+        for _ in range(2):
+            works.worker()
+        for kills in range(1, 4):
+            works.send(40)
+            works.wait_runs(40 * kills - 20)
+            server.kill()
+            server.start()
+        works.send(20)
+        works.check()
+
+
+FAULTS: dict[str, Callable[[Proxy], None]] = {
+    "reset": Proxy.reset_all,
+    "black hole": Proxy.black_hole,
+    "half open": Proxy.half_open,
+    "late": Proxy.hold,
+    "refused": lambda proxy: (proxy.refuse(), proxy.reset_all())[1],
+    "slow": lambda proxy: proxy.delay(to_server_ms=15, to_client_ms=15),
+    "replies lost": lambda proxy: proxy.drop_replies(3, holding=b"EVALSHA"),
+    "replies cut": lambda proxy: proxy.cut_replies(3, 4, holding=b"EVALSHA"),
+}
+
+
+def test_whatever_fails_between_a_worker_and_its_server_costs_no_job_and_no_second_run(
+    proxy: Proxy, valkey: Namespace, tmp_path: Path
+) -> None:
+    dice = random.Random(7)
+    names = list(FAULTS)
+    dice.shuffle(names)
+    with Works(tmp_path, valkey) as works:
+        works.worker(url=through(proxy, valkey).url)
+        for name in names:
+            ran = len(works.sent)
+            works.send(30)
+            works.wait_runs(ran + dice.randint(1, 29))
+            FAULTS[name](proxy)
+            time.sleep(0.6 * dice.random())
+            proxy.pass_on()
+        assert proxy.counts().spoilt > 0
+        assert proxy.counts().swallowed > 0
+        works.check()
+
+
+@pytest.mark.parametrize("verb", ["insert", "claim", "settle", "renew"])
+def test_an_answer_that_is_lost_after_the_deed_is_done_makes_no_second_job_and_no_second_run(
+    proxy: Proxy, valkey: Namespace, tmp_path: Path, verb: str
+) -> None:
+    """Lost twice: what the engine sends again by itself, and what its caller does then."""
+    with Works(tmp_path, through(proxy, valkey)) as works:
+        works.worker()
+        proxy.drop_replies(holding=script(verb, spared=True).sha, times=2)
+        works.send(20)
+        wait_for("both answers to be lost", lambda: proxy.counts().spoilt == 2)
+        works.send(20)
+        works.check()
+
+
+def test_a_server_that_forgets_its_scripts_is_told_them_again(new_server: NewServer, tmp_path: Path) -> None:
+    server = new_server()
+    with Works(tmp_path, Namespace(server.url(), "n")) as works, server.client() as client:
+        works.worker()
+        for flushed in range(1, 6):
+            works.send(20)
+            works.wait_runs(20 * flushed - 10)
+            client.script_flush()
+        works.check()
+
+
+def test_an_outage_under_load_is_waited_out_in_peace(new_server: NewServer, tmp_path: Path) -> None:
+    server = new_server(appendonly="always")
+    with Proxy(server.port) as proxy, Works(tmp_path, Namespace(server.url(), "n")) as works:
+        worker = works.worker(url=through(proxy, works.namespace).url, slots=4)
+        works.send(200)
+        works.wait_runs(20)
+        server.kill()
+        before = proxy.counts().connections
+        time.sleep(OUTAGE_S)
+        asked = proxy.counts().connections - before
+        server.start()
+        works.send(20)
+        works.check()
+    assert asked < MOST_ASKED, "the server was asked without pause"
+    assert len(worker.lines()) < MOST_LINES, worker.said()
+
+
+def test_a_server_without_memory_takes_no_job_and_lets_those_it_has_end(new_server: NewServer, tmp_path: Path) -> None:
+    server = new_server()
+    with Works(tmp_path, Namespace(server.url(), "n")) as works, server.client() as client:
+        worker = works.worker()
+        held = works.send(2, "hold")
+        for job in held:
+            works.wait_begun(job)
+        works.send(20)
+        client.config_set("maxmemory", 1)
+        with pytest.raises(StoreFull, match="is out of memory: nothing was written"):
+            works.insert([Request(id=new_id(), task="good", payload=payload(0))])
+        for job in held:
+            works.let_go(job)
+        wait_for("running jobs to end", lambda: all(works.record(job).state in ENDED for job in held))
+        works.wait_ended()
+        client.config_set("maxmemory", 0)
+        works.send(20)
+        works.check()
+    assert len(worker.lines()) < MOST_LINES, worker.said()
