@@ -44,7 +44,7 @@ def test_an_outage_longer_than_the_lease_takes_nobodys_job(
         time.sleep(2 * LEASE_S)
         server.start()
         works.send(10)
-        time.sleep(2 * LEASE_S)  # all may judge again by now, and nobody is dead
+        time.sleep(1.5 * LEASE_S)  # all may judge again by now, and nobody is dead
         assert [works.record(job).state for job in held] == [State.RUNNING] * 3
         for job in held:
             works.let_go(job)

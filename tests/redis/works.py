@@ -17,7 +17,7 @@ from tests.soak.waiting import wait_for
 from tests.soak.workload import Deed
 from windlass.core.errors import StoreUnavailable
 from windlass.core.ids import new_id
-from windlass.core.job import Job, Record, Request
+from windlass.core.job import Job, Record, Request, State
 from windlass.engines.protocol import Card, TallyQuery
 
 IN_LANES = 0.5
@@ -108,6 +108,13 @@ class Works(Fleet):
             runs = Counter(mark.job for mark in begun(marks)) - Counter(list(plan))
             assert not runs, f"ran more than once: {runs}"
             assert {self._record(job) for job in evidence.store.jobs.values()} == {(1, 0, 0)}
+
+    def check_ended(self) -> None:
+        """All jobs that were sent have succeeded, and workers stop in order: where a server may have lost the rest."""
+        self.wait_ended()
+        states = {self.record(request.id.hex()).state for request in self.sent}
+        assert states == {State.SUCCEEDED}
+        assert self.stop() == []
 
     def _record(self, job: Job) -> tuple[int, int, int]:
         assert job.record is not None
