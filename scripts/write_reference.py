@@ -1,4 +1,4 @@
-"""Write the parts of docs/reference that the code defines: lifecycle, errors, settings, protocol, commands.
+"""Write the parts of the docs that the code defines: lifecycle, errors, settings, protocol, commands, keys.
 
     python scripts/write_reference.py            write them
     python scripts/write_reference.py --check    say which differ from the code; write nothing
@@ -27,8 +27,9 @@ from windlass.core.job import State
 from windlass.core.lifecycle import TABLE
 from windlass.core.settings import PREFIX, Settings, shown_values
 from windlass.engines import protocol
+from windlass.engines.redis import keymap
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 BEGIN = "<!-- begin: written by scripts/write_reference.py -->"
 END = "<!-- end: written by scripts/write_reference.py -->"
 
@@ -259,12 +260,20 @@ def _option(option: click.Option, context: click.Context) -> list[str]:
     return [f"`{record[0]}`".replace("|", "\\|"), " ".join(record[1].split()).replace("|", "\\|")]
 
 
+def keys_table() -> list[str]:
+    """Every key of the redis engine."""
+    # A bar would end the cell.
+    rows = ([f"`{key.name}`".replace("|", "\\|"), key.type, key.holds, key.lives] for key in keymap.KEYS)
+    return table(["key", "type", "holds", "lives"], rows)
+
+
 PAGES: dict[str, Callable[[], list[str]]] = {
-    "lifecycle.md": lifecycle_table,
-    "errors.md": errors_table,
-    "settings.md": settings_table,
-    "protocol.md": values_tables,
-    "cli.md": commands_sections,
+    "reference/lifecycle.md": lifecycle_table,
+    "reference/errors.md": errors_table,
+    "reference/settings.md": settings_table,
+    "reference/protocol.md": values_tables,
+    "reference/cli.md": commands_sections,
+    "engines/redis.md": keys_table,
 }
 
 
@@ -285,17 +294,17 @@ def main(arguments: list[str]) -> int:
         return 2
     differ = 0
     for name, make in PAGES.items():
-        path = REFERENCE / name
+        path = DOCS / name
         page = path.read_text(encoding="utf-8")
         new = renewed(page, make())
         if new == page:
             continue
         if check:
-            print(f"docs/reference/{name} differs from the code: run python scripts/write_reference.py")
+            print(f"docs/{name} differs from the code: run python scripts/write_reference.py")
             differ = 1
         else:
             path.write_text(new, encoding="utf-8")
-            print(f"docs/reference/{name} written")
+            print(f"docs/{name} written")
     return differ
 
 
