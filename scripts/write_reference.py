@@ -37,7 +37,7 @@ WHAT_TO_DO = {
     "WL000": "Catch it to catch everything Windlass raises.",
     "WL100": "Correct the configuration; trying again does not help.",
     "WL101": "Correct the setting; the message names it, where it came from, and a near miss.",
-    "WL102": "Write the URL like `sqlite:///jobs.db`, `sqlite:////var/lib/jobs.db` or `memory://`.",
+    "WL102": "Write the URL like `sqlite:///jobs.db`, `sqlite:////var/lib/jobs.db`, `redis://host:6379/0` or `memory://`.",
     "WL103": "Use a scheme of this version; the message names the nearest one.",
     "WL104": "Run the pip command in the message.",
     "WL105": "Use Linux (or macOS, best effort), or `memory://`.",

@@ -26,6 +26,7 @@ from windlass.core.job import Attempt, Edge, Failure, Outcome, Request, Unique
 from windlass.core.rates import Rate
 from windlass.core.signature import Signature
 from windlass.engines.protocol import Card
+from windlass.engines.redis.requests import pack_request, read_request
 from windlass.engines.sqlite.rows import Extra, decode_extra, encode_extra, encode_failure
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -64,6 +65,17 @@ REQUEST = Request(
     parents=(Edge(WORKER, "ended"),),
     retry_of=JOB,
     tags=("nightly",),
+)
+REDIS_SHORT = Request(id=JOB, task="send", payload=b'1:json::28abc961:{"a":[]}')
+REDIS_REQUEST = msgspec.structs.replace(
+    REQUEST,
+    queue="mail",
+    payload=REDIS_SHORT.payload,
+    priority=5,
+    lane="customer-7",
+    lane_limit=2,
+    gate="smtp",
+    options=b"{}",
 )
 EXTRA = Extra(
     delay_us=REQUEST.delay_us,
@@ -105,14 +117,17 @@ GATE = Gate(paused=True, shut_until_us=1_800_000_000_000_000, probes=1, limit=8,
 
 
 def golden(name: str) -> bytes:
-    """The bytes as a store holds them; a .json file ends with a line break that is not stored."""
+    """The bytes as a store holds them; a .json file ends with a line break that is not stored, .hex is their digits."""
     data = (GOLDEN / name).read_bytes()
+    if name.endswith(".hex"):
+        return bytes.fromhex(data.decode())
     return data.removesuffix(b"\n") if name.endswith(".json") else data
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
 def test_the_page_shows_the_golden_bytes(name: str) -> None:
-    assert golden(name).decode() in PAGE
+    shown = golden(name).hex() if name.endswith(".hex") else golden(name).decode()
+    assert shown in PAGE
 
 
 def test_an_envelope_is_sealed_to_the_golden_bytes() -> None:
@@ -156,6 +171,12 @@ def test_a_result_is_encoded_to_the_golden_bytes_and_comes_back() -> None:
 def test_the_rare_fields_of_a_request_are_encoded_to_the_golden_bytes_and_come_back() -> None:
     assert encode_extra(REQUEST) == golden("extra.json")
     assert decode_extra(golden("extra.json")) == EXTRA
+
+
+def test_a_request_of_the_redis_engine_is_encoded_to_the_golden_bytes_and_comes_back() -> None:
+    for name, request in (("redis_request_short.hex", REDIS_SHORT), ("redis_request.hex", REDIS_REQUEST)):
+        assert pack_request(request) == golden(name)
+        assert read_request(JOB, golden(name)) == request
 
 
 def test_fields_at_their_default_are_left_out() -> None:
