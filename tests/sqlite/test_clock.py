@@ -50,6 +50,7 @@ def test_outside_of_testing_a_clock_is_set_only_where_an_engine_is_made() -> Non
                     found.append((name, ast.unparse(node.value)))
     assert sorted(found) == [
         ("engines/memory/engine.py", "SystemClock()"),
+        ("engines/redis/engine.py", "SystemClock()"),
         ("engines/sqlite/commit.py", "clock"),  # a function that asks the engine for its own
         ("engines/sqlite/engine.py", "SystemClock()"),
     ]

@@ -67,7 +67,7 @@ def search(run: Run, query: Query) -> Page:
         walk = walks[0]
         place = place if walk.name == name else None
         full = len(jobs) == limit and not query.count
-        if full or scanned >= SEARCH_RECORDS or (scanned and time.monotonic() > deadline):
+        if full or scanned >= SEARCH_RECORDS or (scanned >= STEP and time.monotonic() > deadline):
             where = "~" if place is None else f"{place[0]}~{place[1]}"
             return _page(query, jobs, counted, scanned, back_to_us, f"{walk.name}~{where}")
         left = min(STEP, SEARCH_RECORDS - scanned)
