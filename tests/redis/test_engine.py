@@ -89,7 +89,7 @@ def test_a_key_of_another_type_is_refused_at_the_start_and_nothing_is_changed(va
         with pytest.raises(StoreCorrupt, match=r"has a type that|is a string"):
             RedisEngine(read_address(valkey.url)).open()
         assert valkey.keys() == {name.encode()}
-        assert client.get(name) == b"mine"
+        assert client.getdel(name) == b"mine"
 
 
 def test_a_server_that_is_full_takes_no_job_and_lets_those_it_has_end(
