@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from tests.soak import frozen, kills, lost_locks, poison, power_cuts, recovery, runners
+from tests.soak import frozen, kills, lost_locks, poison, power_cuts, recovery, redis_faults, redis_outage, runners
 from tests.soak.kills import Report
 
 
@@ -69,3 +69,16 @@ def test_a_supervisor_that_stands_still_for_three_leases_has_one_effect(
     tmp_path: Path, death: Literal["lock", "lease"]
 ) -> None:
     assert_clean(frozen.run_round(tmp_path, death))
+
+
+def test_supervisors_senders_and_servers_killed_and_lines_cut_at_random_lose_nothing(tmp_path: Path) -> None:
+    report = redis_faults.run_round(tmp_path, seed=5, shape=redis_faults.Shape(jobs=300, faults=6, supervisors=2))
+    assert_clean(report)
+    assert report.faults.total() == 6
+    assert report.counts["succeeded"] + report.counts["poison"] == 300
+
+
+def test_an_outage_is_waited_out_and_its_end_is_timed(tmp_path: Path) -> None:
+    report = redis_outage.run_round(tmp_path, redis_outage.Shape(outages=1, away_s=1, supervisors=1, backlog=40))
+    assert_clean(report)
+    assert len(report.times_ms["back"]) == 1

@@ -8,6 +8,10 @@ The stories of supervisors and runners stand on `runs.py` (what tasks write down
 whose claims and settles are written down) and `fleet.py` (who starts and stops them): `poison.py`, `recovery.py`,
 `runners.py`, `frozen.py`.
 
+Over a network, with the servers of tests/servers: `redis_faults.py`, for which `sender.py` is a process that sends and
+`redis_store.py` says what is left in the end, `redis_outage.py` and `redis_machine.py`.
+
 `make soak` runs them whole and writes docs/evidence/<story>.json; `tests/faults/` runs small seeded samples. No story
-but `recovery`, when it is whole, checks a time, and none touches a process, a mount or a file that it did not make.
+but `recovery` and `redis`, when they are whole, checks a time, and none touches a process, a mount or a file that it
+did not make.
 """

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.soak import (
@@ -20,7 +21,9 @@ from tests.soak import (
     poison,
     power_cuts,
     recovery,
+    redis_faults,
     redis_machine,
+    redis_outage,
     runners,
 )
 from tests.soak.checker import Violation
@@ -132,6 +135,24 @@ def holds(whole: Report, engine: str, seed: int, run: Callable[[], None]) -> boo
     return True
 
 
+def run_redis(seed: int, rounds: int) -> Report:
+    """Story I; after its rounds outages, and more rounds until there were as many faults as the whole story has."""
+    whole, tell = Report(), Telling("redis", rounds)
+    began, number = time.monotonic(), 0
+    is_whole = rounds == redis_faults.ROUNDS
+    while number < rounds or (is_whole and not redis_faults.is_enough(whole, time.monotonic() - began)):
+        run = partial(redis_faults.run_round, seed=seed + number, shape=redis_faults.Shape())
+        whole.add(in_folder(run))
+        number += 1
+        tell(number, whole)
+        if whole.violations:
+            return whole
+    outages = redis_outage.Shape() if is_whole else redis_outage.Shape(outages=1, away_s=3)
+    whole.add(in_folder(partial(redis_outage.run_round, shape=outages)))
+    whole.violations += redis_outage.missed(whole.times_ms)
+    return whole
+
+
 def run_redis_machine(seed: int, rounds: int) -> Report:
     """Story J; a round is a number of histories on one kind of server, and the kinds take turns."""
     whole, tell = Report(), Telling("redis_machine", rounds)
@@ -193,6 +214,7 @@ STORIES: dict[str, tuple[Callable[[int, int], Report], int]] = {
     "recovery": (run_recovery, 1),
     "runners": (run_runners, 20),
     "frozen": (run_frozen, 5),
+    "redis": (run_redis, redis_faults.ROUNDS),
     "redis_machine": (run_redis_machine, 3 * 500 // redis_machine.EXAMPLES),
 }
 

@@ -35,6 +35,8 @@ from tests.soak.workload import Deed, follow_ups
 from windlass.core.job import ENDED, Job, Outcome, Record, Request, State
 
 NEVER = 1 << 63
+GIVEN_BACK = "given back"
+"""Asked of a claim whose run did not come to an end of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,8 @@ class Evidence:
     marks: Sequence[Mark] = ()
     """Of the runs, where tasks wrote them down."""
     read_deed: Callable[[bytes], Deed] = _read_deed
+    leases: bool = False
+    """Whether a worker that is cut off stops runs and gives them back, which no record counts."""
 
     def record(self, job: str) -> Record | None:
         found = self.store.jobs.get(job)
@@ -320,10 +324,17 @@ def guard(effects: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def runs_are_paid_for(evidence: Evidence) -> Iterator[Violation]:
-    """7: a job runs once, and once more for each attempt, crash and loss that its record counts."""
+    """7: a job runs once, and once more for each attempt, crash and loss that its record counts.
+
+    Where leases are, once more for each run that was given back.
+    """
     for job, runs in Counter(mark.job for mark in begun(evidence.marks)).items():
         record = evidence.record(job)
         faults = 0 if record is None else record.attempt - 1 + record.crashes + record.losses
+        if evidence.leases:
+            began = {mark.fence for mark in begun(evidence.marks) if mark.job == job} if runs > 1 else set[int]()
+            back = {call.fence for call in evidence.history.settles[job] if call.asked == GIVEN_BACK}
+            faults += len(began & back)
         if runs > 1 + faults:
             yield Violation("7 runs_are_paid_for", job, f"ran {runs} times, and its record knows of {faults} faults")
 

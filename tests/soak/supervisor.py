@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from tests.soak.checker import GIVEN_BACK
 from tests.soak.recorder import Recorder
 from windlass.core.settings import Settings
 from windlass.engines import connect
@@ -54,7 +55,7 @@ class Recording:
         return found
 
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
-        call = self._recorder.invoke("settle", [(s.id.hex(), s.fence, s.transition.to.value) for s in settlements])
+        call = self._recorder.invoke("settle", [(s.id.hex(), s.fence, _asked(s)) for s in settlements])
         verdicts = self._engine.settle(settlements)
         answers = [(s.id.hex(), s.fence, v.value) for s, v in zip(settlements, verdicts, strict=True)]
         self._recorder.ok("settle", call, answers)
@@ -66,6 +67,10 @@ class Recording:
         if swept.lost or swept.workers:
             self._recorder.ok("sweep", call, note=f"{swept.workers} {swept.lost}")
         return swept
+
+
+def _asked(settlement: Settlement) -> str:
+    return settlement.transition.to.value if settlement.outcome is not None else GIVEN_BACK
 
 
 def main() -> None:
