@@ -15,6 +15,7 @@ from windlass.core.job import Edge, Job, State
 from windlass.engines.protocol import BATCH, Interest, Query, Verdict
 from windlass.engines.redis import RedisEngine, read_address
 from windlass.testing.conformance import Harness
+from windlass.testing.conformance.harness import SECOND_US
 
 
 @pytest.fixture
@@ -51,6 +52,30 @@ def test_a_job_whose_record_is_gone_stands_in_nobodys_way(harness: Harness, valk
     with valkey.client() as client:
         client.delete(b"{%b}:j:%b" % (valkey.name.encode(), lost))
     assert [claim.id for claim in harness.claim(harness.worker(), 1)] == [kept]
+
+
+@pytest.mark.parametrize("field", ["delay_us", "expires_us"])
+def test_a_lost_job_that_waited_for_its_time_is_forgotten(harness: Harness, valkey: Namespace, field: str) -> None:
+    lost = harness.send(**{field: SECOND_US if field == "delay_us" else harness.now_us + SECOND_US})
+    with valkey.client() as client:
+        client.delete(b"{%b}:j:%b" % (valkey.name.encode(), lost), b"{%b}:r:%b" % (valkey.name.encode(), lost))
+    worker = harness.worker()
+    harness.pass_time(2)
+    assert harness.order(worker).wait_us is None
+    harness.sweep_all()
+    assert not {b"due", b"exp"} & {key.rpartition(b":")[2] for key in valkey.keys()}  # noqa: SIM118
+
+
+def test_a_job_that_comes_due_wakes_who_has_missed_the_news_of_it(harness: Harness) -> None:
+    worker = harness.worker()
+    harness.claim(worker)
+    harness.send(queue="later", delay_us=SECOND_US)
+    harness.sweep_all()  # takes away the news of queues without ready jobs
+    harness.pass_time(2)
+    hints = harness.engine.listen(Interest(worker=worker, queues=("later",)), 5)
+    assert [hint.kind for hint in hints] == ["work"]
+    assert harness.engine.listen(Interest(worker=worker, queues=()), 0) == []
+    assert len(harness.claim(worker)) == 1
 
 
 def test_listeners_of_dead_processes_and_news_of_empty_queues_are_forgotten(

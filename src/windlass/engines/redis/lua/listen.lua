@@ -19,6 +19,9 @@ if seen >= 0 and version > seen then
     if room == '*' or tonumber(call('HGET', P .. 'news', room) or 0) > seen then answer[1] = 1 end
   end
 end
+-- News of a job that waits for its time go with the last ready job of its queue: when it is due, that is news again.
+local due = seen >= 0 and #rooms > 0 and call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')[2]
+if due and tonumber(due) <= now then answer[1] = 1 end
 for index = 5, #ARGV do
   local row = load(ARGV[index])
   if not row or row[STATE] >= SUCCEEDED then answer[#answer + 1] = ARGV[index] end

@@ -90,7 +90,7 @@ local late = first('exp', left)
 preload(late)
 for _, id in ipairs(late) do
   local row = load(id)
-  if row then end_job(row, EXPIRED) end
+  if row then end_job(row, EXPIRED) else zput('exp', id, false) end
 end
 left = left - #late
 flush()

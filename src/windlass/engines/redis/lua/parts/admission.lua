@@ -144,6 +144,8 @@ local function come_due(limit)
     if row then
       leave(row)
       if row[LANE] ~= '' and row[SLOT] == 0 then join_lane(row) else make_ready(row) end
+    else
+      zput('due', id, false)
     end
   end
   return #due
