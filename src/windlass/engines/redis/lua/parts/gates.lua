@@ -61,7 +61,12 @@ end
 local function next_token(rule, tat)
   if allowance(rule, tat, now) > 0 then return now end
   local at = math.max(now, tat - math.floor((rule[RATE_BURST] - 1) * rule[RATE_PER] / rule[RATE_COUNT]) - 4)
-  while allowance(rule, tat, at) == 0 do at = at + 1 end
+  -- Past 2^53 a step of one moves nothing: after some single steps they grow.
+  local steps = 0
+  while allowance(rule, tat, at) == 0 do
+    at = at + 2 ^ math.max(0, steps - 16)
+    steps = steps + 1
+  end
   return at
 end
 
