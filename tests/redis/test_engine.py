@@ -9,13 +9,14 @@ import pytest
 
 from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
+from tests.soak.waiting import wait_for
 from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownParent
 from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, State
 from windlass.engines.protocol import BATCH, Interest, Query, Verdict
 from windlass.engines.redis import RedisEngine, read_address
 from windlass.testing.conformance import Harness
-from windlass.testing.conformance.harness import SECOND_US
+from windlass.testing.conformance.harness import SECOND_US, Listener
 
 
 @pytest.fixture
@@ -91,6 +92,19 @@ def test_listeners_of_dead_processes_and_news_of_empty_queues_are_forgotten(
         client.sadd(prefix + b"rooms", "q")
         harness.sweep_all()
         assert not valkey.keys() & {prefix + b"idle:q", prefix + b"rooms", prefix + b"news"}
+
+
+def test_an_idle_worker_is_rung_and_need_not_look(
+    harness: Harness, valkey: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.engines.redis.listen.NET_S", Listener.LONGEST_S)
+    worker = harness.worker()
+    assert harness.claim(worker) == []
+    listener = Listener(harness.engine, Interest(queues=("q",), worker=worker))
+    idle = b"{%b}:idle:q" % valkey.name.encode()
+    wait_for("the worker to be idle", lambda: valkey.keys() & {idle})
+    harness.send(queue="q")
+    assert listener.heard() == {"work"}
 
 
 def test_a_store_of_a_newer_windlass_is_refused_and_left_as_it_was(harness: Harness, valkey: Namespace) -> None:
