@@ -111,6 +111,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
+DAMAGED = Failure(type="CorruptRecord", message="Parts of this record cannot be read.", fingerprint="corrupt")
+"""The error of a job of which an engine cannot read everything."""
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One finished run. A success at the first try is not kept: its record says all there is to say."""
 

@@ -79,17 +79,15 @@ from windlass.engines.redis.examine import admit, examine, look
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
 from windlass.engines.redis.refusals import Refused
-from windlass.engines.redis.requests import bounds, pack_job, read_needs, read_request
+from windlass.engines.redis.requests import bounds, pack_job, read_job, read_needs
 from windlass.engines.redis.rows import (
     STATE_OF,
     STATES,
     fingerprint,
     pack_failure,
     read_attempt,
-    read_failure,
     read_lines,
     read_row,
-    record_of,
 )
 from windlass.engines.redis.scripts import VERBS, script
 from windlass.engines.redis.told import told
@@ -262,8 +260,10 @@ class RedisEngine:
         if not order.suspects:
             # Who looked for suspects has seen none of the others: listening must not take them for seen.
             self._looked[order.worker] = version
-        claims = tuple(_claim(found[at], found[at + 1], found[at + 2]) for at in range(0, len(found), 3))
-        return Claims(claims=claims, wait_us=None if wait_us < 0 else wait_us)
+        claims = map(_claim, found[::3], found[1::3], found[2::3])
+        return Claims(
+            claims=tuple(claim for claim in claims if claim is not None), wait_us=None if wait_us < 0 else wait_us
+        )
 
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
         check_settlements(settlements, self._limits)
@@ -449,8 +449,11 @@ def _pack_limits(limits: Limits) -> bytes:
     )
 
 
-def _claim(job_id: JobId, record: bytes, stored: bytes) -> Claim:
-    row = read_row(job_id, record)
+def _claim(job_id: JobId, record: bytes, request: bytes | None) -> Claim | None:
+    row, stored = read_row(record), request or b""
+    if row is None:
+        log.warning("The record of job %s cannot be read; the job is passed over.", show_id(job_id))
+        return None
     start, end = bounds(stored)
     return Claim(
         id=job_id,
@@ -508,12 +511,10 @@ def _transition(transition: Transition) -> tuple[int, int, int, int, int, int, s
 
 def _job(job_id: JobId, found: Sequence[Any], log_after: int, now_us: int) -> Job:
     record, stored, failure, result, progress, progress_us, attempts, lines, steps = found
-    row = read_row(job_id, record)
-    return Job(
-        request=read_request(job_id, stored or b""),
-        record=record_of(row),
+    job, row = read_job(job_id, record, stored, failure)
+    return msgspec.structs.replace(
+        job,
         result=result[1:] if result is not None and now_us < row.result_until_us else None,
-        failure=read_failure(failure),
         attempts=tuple(map(read_attempt, attempts)),
         progress=None if progress is None else Progress(at_us=int(progress_us), data=progress),
         log=read_lines(lines, log_after),

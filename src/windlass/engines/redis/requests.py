@@ -13,11 +13,18 @@ from typing import Literal
 
 import msgspec
 
-from windlass.core.errors import CorruptRecord
 from windlass.core.gates import Needs, resource_class
-from windlass.core.ids import JobId, show_id
-from windlass.core.job import Edge, Job, Record, Request, Unique
-from windlass.engines.redis.rows import STATES, attempt_fields, fingerprint
+from windlass.core.ids import JobId
+from windlass.core.job import DAMAGED, Edge, Job, Record, Request, State, Unique
+from windlass.engines.redis.rows import (
+    STATES,
+    Row,
+    attempt_fields,
+    fingerprint,
+    read_failure,
+    read_row,
+    record_of,
+)
 
 _LENGTHS = struct.Struct(">II")
 _UNTIL: tuple[Literal["start", "end", "time"], ...] = ("start", "end", "time")
@@ -107,15 +114,13 @@ def bounds(stored: bytes) -> tuple[int, int]:
     return 8 + size, 8 + size + options
 
 
-def read_request(job_id: JobId, stored: bytes) -> Request:
-    """The request that was stored; without its payload where that was cut off."""
+def read_request(job_id: JobId, stored: bytes) -> Request | None:
+    """The request that was stored, without its payload where that was cut off; None where it cannot be read."""
     start, end = bounds(stored)
     try:
         head = _decode(memoryview(stored)[8:start])
-    except msgspec.DecodeError as error:
-        raise CorruptRecord(
-            f"The request of job {show_id(job_id)} cannot be read: {error}.", "Delete the job, or send it again."
-        ) from None
+    except msgspec.DecodeError:
+        return None
     return Request(
         id=job_id,
         task=head.task,
@@ -136,6 +141,18 @@ def read_request(job_id: JobId, stored: bytes) -> Request:
         tags=tuple(head.tags),
         options=stored[start:end],
     )
+
+
+def read_job(job_id: JobId, record: bytes, stored: bytes | None, failure: bytes | None) -> tuple[Job, Row]:
+    """A job and its row. Of one that is damaged what can be read is shown, and its error says so."""
+    row, request = read_row(record), read_request(job_id, stored or b"")
+    whole = row is not None and request is not None
+    if row is None:
+        task, queue = (request.task, request.queue) if request is not None else ("unknown", "unknown")
+        row = Row(state=STATES[State.DEAD], queue=queue, task=task, reason="corrupt")
+    if request is None:
+        request = Request(id=job_id, task=row.task, queue=row.queue, payload=b"")
+    return Job(request=request, record=record_of(row), failure=read_failure(failure) if whole else DAMAGED), row
 
 
 def show_needs(needs: Needs) -> str:

@@ -7,8 +7,6 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.errors import CorruptRecord
-from windlass.core.ids import JobId, show_id
 from windlass.core.job import Attempt, Failure, Hold, LogLine, Outcome, Record, State, Stream
 
 STATES: Final = {
@@ -78,14 +76,12 @@ class Row(msgspec.Struct, array_like=True):
 _row = msgspec.msgpack.Decoder(Row).decode
 
 
-def read_row(job_id: JobId, stored: bytes) -> Row:
-    """The record that was stored."""
+def read_row(stored: bytes) -> Row | None:
+    """The record that was stored; None where it cannot be read."""
     try:
         return _row(stored)
-    except msgspec.DecodeError as error:
-        raise CorruptRecord(
-            f"The record of job {show_id(job_id)} cannot be read: {error}.", "Delete the job, or send it again."
-        ) from None
+    except msgspec.DecodeError:
+        return None
 
 
 def record_of(row: Row) -> Record:

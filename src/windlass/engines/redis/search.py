@@ -18,8 +18,8 @@ import msgspec
 from windlass.core.errors import BadValue
 from windlass.core.job import ENDED, Job, State
 from windlass.engines.protocol import SEARCH_MS, SEARCH_RECORDS, Page, Query
-from windlass.engines.redis.requests import read_request
-from windlass.engines.redis.rows import STATES, read_failure, read_row, record_of
+from windlass.engines.redis.requests import read_job
+from windlass.engines.redis.rows import STATES
 
 Run = Callable[[str, Sequence[bytes | str | int]], Any]
 
@@ -167,12 +167,7 @@ def _step(run: Run, query: Query, walk: Walk, place: Place | None, most: int, wa
         query.tag or "",
     )
     scanned, counted, done, score, last, time_us, *found = run("search", [msgspec.msgpack.encode(asked), *walk.shelves])
-    jobs = [_job(*each) for each in found]
+    jobs = [read_job(*each)[0] for each in found]
     if last is None:
         return Step(scanned, counted, bool(done), jobs)
     return Step(scanned, counted, bool(done), jobs, (int(score), last.hex()), int(time_us))
-
-
-def _job(job_id: bytes, record: bytes, stored: bytes, failure: bytes | None) -> Job:
-    row = read_row(job_id, record)
-    return Job(request=read_request(job_id, stored), record=record_of(row), failure=read_failure(failure))

@@ -12,7 +12,7 @@ import msgspec
 
 from windlass.core.gates import Needs, resource_class
 from windlass.core.ids import JobId, WorkerId
-from windlass.core.job import Edge, Failure, Hold, Job, Record, Request, State, Unique
+from windlass.core.job import DAMAGED, Edge, Failure, Hold, Job, Record, Request, State, Unique
 from windlass.engines.protocol import Part
 from windlass.engines.sqlite.connection import Database
 from windlass.engines.sqlite.statements import sql
@@ -145,7 +145,6 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 PLAIN = Extra()
-DAMAGED = Failure(type="CorruptRecord", message="Parts of this record cannot be read.", fingerprint="corrupt")
 _encode = msgspec.json.Encoder().encode
 _extra = msgspec.json.Decoder(Extra).decode
 _failure = msgspec.json.Decoder(Failure).decode

@@ -26,6 +26,7 @@ end
 local function retry(row)
   local id = ids[row]
   local head = head_of(id)
+  if not head then return { 0 } end
   if row[UNTIL] > 0 then
     local there = holder(head[R_KEY])
     if there and there ~= row then return ids[there] end

@@ -11,7 +11,7 @@ local worker, ticket, limit, suspects, queues, tasks, free, total = unpack(cmsgp
 -- ── the worker's card ──
 
 local desk = call('HGET', P .. 'desks', worker)
-desk = desk and cmsgpack.unpack(desk)
+desk = desk and unpacked(desk)
 if not desk or desk[D_LOST] == 1 then return redis.error_reply('WINDLASS GONE ' .. worker) end
 if desk[D_SEEN] + desk[D_LEASE] < now then return redis.error_reply('WINDLASS LEASE ' .. worker) end
 
@@ -132,9 +132,10 @@ local function next_head(candidate)
     candidate.at = candidate.at + 1
     local row = load(found[candidate.at])
     if not row then
-      -- Its record is gone, as after a failover that lost it.
-      zput('s:' .. candidate.stream, found[candidate.at], false)
+      -- Its record is gone, as after a failover that lost it, or cannot be read.
+      cut = set_aside(found[candidate.at], 's:' .. candidate.stream, READY) or cut
       touched[candidate.stream] = candidate.queue
+      candidate.aside = candidate.aside + 1
     elseif row[EXPIRES] > 0 and row[EXPIRES] <= now then
       end_job(row, EXPIRED)
       candidate.aside = candidate.aside + 1

@@ -10,7 +10,7 @@ local payload, result, attempts, progress, log, steps = unpack(cmsgpack.unpack(A
 
 local function request_of(id)
   local request = call('GET', P .. 'r:' .. id)
-  if not request or payload == 1 then return request end
+  if not request or payload == 1 or #request < 8 then return request end
   local head, options = struct.unpack('>I4I4', request)
   return sub(request, 1, 8 + head + options)
 end
@@ -24,7 +24,7 @@ end
 local function show(id)
   local packed = call('GET', P .. 'j:' .. id)
   if not packed then return false end
-  local extras = adopt(id, packed)[EXTRAS]
+  local extras = (adopt(id, packed) or DEFAULT)[EXTRAS]
   local extra = extras % 2 == 1 and call('HMGET', P .. 'x:' .. id, 'failure', 'result', 'progress', 'progress_at') or {}
   local function has(bit) return extras % (2 * bit) >= bit end
   return {

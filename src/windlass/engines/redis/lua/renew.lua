@@ -10,7 +10,7 @@ local worker, beat, lease, all, bye, deltas, spans = unpack(cmsgpack.unpack(ARGV
 local card = ARGV[4]
 
 local desk = call('HGET', P .. 'desks', worker)
-desk = desk and cmsgpack.unpack(desk)
+desk = desk and unpacked(desk)
 if (desk and desk[D_LOST] == 1) or (not desk and beat > 0) then return { 1, number(now) } end
 
 local function add()

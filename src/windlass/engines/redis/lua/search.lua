@@ -116,11 +116,15 @@ end
 local answer = { scanned, counted, done, last and last[1] or false, last and last[2] or false, last and last[3] or false }
 for _, id in ipairs(found) do
   local row = rows[id]
-  local head, options = struct.unpack('>I4I4', call('GETRANGE', P .. 'r:' .. id, 0, 7))
+  local request = call('GETRANGE', P .. 'r:' .. id, 0, 7)
+  if #request == 8 then
+    local head, options = struct.unpack('>I4I4', request)
+    request = call('GETRANGE', P .. 'r:' .. id, 0, 7 + head + options)
+  end
   answer[#answer + 1] = {
     id,
     pack(row),
-    call('GETRANGE', P .. 'r:' .. id, 0, 7 + head + options),
+    request,
     row[EXTRAS] % 2 == 1 and call('HGET', P .. 'x:' .. id, 'failure') or false,
   }
 end

@@ -15,7 +15,7 @@ local left = limit
 -- After an outage everybody must have had time to renew before anybody is called dead. The judge's own lease must hold.
 local function may_judge()
   local desk = sweeper ~= '' and call('HGET', P .. 'desks', sweeper)
-  desk = desk and cmsgpack.unpack(desk)
+  desk = desk and unpacked(desk)
   if not desk or desk[D_LOST] == 1 or desk[D_SEEN] + desk[D_LEASE] < now then return false end
   return now - desk[D_UNBROKEN] >= desk[D_LEASE]
 end
@@ -24,7 +24,8 @@ local deaths, poisoned, lost_workers = {}, {}, {}
 local judges = may_judge()
 local desks = call('HGETALL', P .. 'desks')
 for index = 1, #desks, 2 do
-  local worker, desk = desks[index], cmsgpack.unpack(desks[index + 1])
+  -- A desk that cannot be read is that of a worker that can do nothing more.
+  local worker, desk = desks[index], unpacked(desks[index + 1]) or { [D_LOST] = 1 }
   if judges and desk[D_LOST] == 0 and desk[D_SEEN] + desk[D_LEASE] < now then
     desk[D_LOST] = 1
     call('HSET', P .. 'desks', worker, cmsgpack.pack(desk))
@@ -60,7 +61,7 @@ for _, worker in ipairs(lost_workers) do
     preload(running)
     for _, id in ipairs(running) do
       local row = load(id)
-      if row then take_back(row) end
+      if row then take_back(row) else set_aside(id, 'w:' .. worker, RUNNING) end
     end
     lost = lost + #running
     flush()

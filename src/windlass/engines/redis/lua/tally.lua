@@ -9,7 +9,8 @@
 local cards = {}
 local desks = call('HGETALL', P .. 'desks')
 for index = 1, #desks, 2 do
-  if cmsgpack.unpack(desks[index + 1])[D_LOST] == 0 then cards[#cards + 1] = call('HGET', P .. 'cards', desks[index]) end
+  local desk = unpacked(desks[index + 1])
+  if desk and desk[D_LOST] == 0 then cards[#cards + 1] = call('HGET', P .. 'cards', desks[index]) end
 end
 local buckets, go_on = {}, false
 if ARGV[3] ~= '' then

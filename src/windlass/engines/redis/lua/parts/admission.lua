@@ -135,6 +135,35 @@ local function place(row, keep_rank)
   make_ready(row)
 end
 
+-- Writes what a request says of its job into the job's row.
+local function describe(row, head)
+  row[QUEUE], row[TASK], row[PRIORITY], row[CREATED] = head[R_QUEUE], head[R_TASK], head[R_PRIORITY], now
+  if #head > R_AT then
+    row[EXPIRES], row[LANE], row[LANE_LIMIT] = head[R_EXPIRES], head[R_LANE], head[R_LANE_LIMIT]
+    row[UNTIL], row[GATE], row[CLASS], row[NEEDS] = head[R_UNTIL], head[R_GATE], head[R_CLASS], head[R_NEEDS]
+    row[FLOW_ID] = head[R_FLOW]
+  end
+end
+
+-- Ends a job that stands on the shelf of a state without a record that can be read: its request says what it holds.
+-- False where nothing is left of it.
+local function set_aside(id, shelf, state)
+  zput(shelf, id, false)
+  local head = call('EXISTS', P .. 'j:' .. id) == 1 and head_of(id)
+  if not head then return false end
+  local row = new_row(id)
+  describe(row, head)
+  row[STATE] = state
+  count(row, -1)
+  if state == RUNNING then run(row, -1) end
+  row[STATE] = 0
+  row[EXTRAS] = HAS_EXTRA + HAS_LOG + HAS_ATTEMPTS + HAS_STEPS
+  if row[LANE] ~= '' and state ~= SCHEDULED then row[SLOT] = 1 end
+  if row[UNTIL] > 0 and call('GET', P .. 'k:' .. head[R_KEY]) == id then row[KEY] = head[R_KEY] end
+  end_job(row, DEAD, 'corrupt')
+  return true
+end
+
 -- A due job keeps the rank it got when it was scheduled.
 local function come_due(limit)
   local due = call('ZRANGEBYSCORE', P .. 'due', '-inf', now, 'LIMIT', 0, limit)
@@ -145,7 +174,7 @@ local function come_due(limit)
       leave(row)
       if row[LANE] ~= '' and row[SLOT] == 0 then join_lane(row) else make_ready(row) end
     else
-      zput('due', id, false)
+      set_aside(id, 'due', SCHEDULED)
     end
   end
   return #due
@@ -293,14 +322,9 @@ local function insert(id, request, past, result, heir_of)
     end
   end
   local row = new_row(id)
-  row[QUEUE], row[TASK], row[PRIORITY], row[CREATED] = head[R_QUEUE], head[R_TASK], head[R_PRIORITY], now
+  describe(row, head)
   local at = head[R_AT] or -1
   row[DUE] = at >= 0 and at or now + head[R_DELAY]
-  if #head > R_AT then
-    row[EXPIRES], row[LANE], row[LANE_LIMIT] = head[R_EXPIRES], head[R_LANE], head[R_LANE_LIMIT]
-    row[UNTIL], row[GATE], row[CLASS], row[NEEDS] = until_, head[R_GATE], head[R_CLASS], head[R_NEEDS]
-    row[FLOW_ID] = head[R_FLOW]
-  end
   if heir_of then row[HEIR_OF] = hex(heir_of) end
   call('SET', P .. 'r:' .. id, request)
   if key then take_key(row, key, until_ == UNTIL_TIME and now + head[R_PERIOD] or 0) end
@@ -381,10 +405,12 @@ local function do_chores(limit)
   while done < limit do
     local packed = call('LINDEX', P .. 'chores', 0)
     if not packed then return done end
-    local kind, key, note = unpack(cmsgpack.unpack(packed))
+    local kind, key, note = unpack(unpacked(packed) or {})
     local touched_, finished, from = 0, true, nil
     local left = math.min(BATCH, limit - done)
-    if kind == 'lane' then
+    if not key then
+      touched_ = 0  -- it cannot be read, and nobody can do it
+    elseif kind == 'lane' then
       touched_ = admit(key)
     elseif kind == 'close' then
       touched_, finished = close(key, note, left)

@@ -5,7 +5,7 @@ local F_VERSION, F_EXPIRES, F_VALUE = 1, 2, 3
 -- The fact, unless it has expired.
 local function read_fact(key)
   local packed = call('HGET', P .. 'facts', key)
-  local fact = packed and cmsgpack.unpack(packed)
+  local fact = packed and unpacked(packed)
   if not fact or (fact[F_EXPIRES] > 0 and fact[F_EXPIRES] <= now) then return nil end
   return fact
 end

@@ -86,7 +86,7 @@ end
 
 local function rule_of(gate)
   local packed = call('HGET', P .. 'rules', gate)
-  local rule = packed and cmsgpack.unpack(packed)
+  local rule = packed and unpacked(packed)
   if not rule or (rule[RULE_EXPIRES] > 0 and rule[RULE_EXPIRES] <= now) then return nil end
   return rule
 end

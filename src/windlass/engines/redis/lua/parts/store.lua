@@ -61,8 +61,20 @@ end
 
 -- ── rows ──
 
+-- What was packed, or nothing where it is damaged: one bad value must not stop a script, and so everybody, for ever.
+local function unpacked(packed)
+  local fine, value = pcall(cmsgpack.unpack, packed)
+  return fine and type(value) == 'table' and value or nil
+end
+
+-- A record that cannot be read is none.
 local function adopt(id, packed)
-  local row = packed and setmetatable(cmsgpack.unpack(packed), MISSING) or false
+  local row = packed and unpacked(packed)
+  if row and type(row[STATE]) == 'number' and type(row[QUEUE]) == 'string' and type(row[TASK]) == 'string' then
+    setmetatable(row, MISSING)
+  else
+    row = false
+  end
   rows[id] = row
   if row then ids[row] = id end
   return row
@@ -107,11 +119,11 @@ local function save(row)
   dirty[row] = true
 end
 
--- The part of a request that the store may read. Its payload stays where it is.
+-- The part of a request that the store may read; nothing where it cannot be read. Its payload stays where it is.
 local function head_of(id)
   local size = call('GETRANGE', P .. 'r:' .. id, 0, 3)
-  if size == '' then return nil end
-  return cmsgpack.unpack(call('GETRANGE', P .. 'r:' .. id, 8, 7 + struct.unpack('>I4', size)))
+  if #size < 4 then return nil end
+  return unpacked(call('GETRANGE', P .. 'r:' .. id, 8, 7 + struct.unpack('>I4', size)))
 end
 
 -- ── sorted sets, written together ──

@@ -1,0 +1,102 @@
+"""What cannot be read is set aside and shown as damaged; everybody goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.namespace import Namespace
+from windlass.core.ids import JobId, new_id
+from windlass.core.job import Edge, Outcome, State, Unique
+from windlass.engines.protocol import Change, Query, TallyQuery, Verdict
+from windlass.engines.redis import RedisEngine, read_address
+from windlass.testing.conformance import Harness
+
+GARBAGE = b"\xc1 no record"
+
+
+@pytest.fixture
+def harness(valkey: Namespace) -> Iterator[Harness]:
+    yield from Harness.run(lambda limits: RedisEngine(read_address(valkey.url), limits))
+
+
+def damage(valkey: Namespace, kind: str, job_id: JobId, value: bytes | None = GARBAGE) -> None:
+    key = b"{%b}:%b:%b" % (valkey.name.encode(), kind.encode(), job_id)
+    with valkey.client() as client:
+        if value is None:
+            client.delete(key)
+        else:
+            client.set(key, value)
+
+
+@pytest.mark.parametrize("value", [GARBAGE, b"", b"\x07", b"\x90", b"\x93\xa1x\x01\x01"])
+def test_a_ready_job_whose_record_is_damaged_is_set_aside(harness: Harness, valkey: Namespace, value: bytes) -> None:
+    broken = harness.send(lane="l", unique=Unique("u", "end"))
+    child = harness.send(parents=(Edge(broken, "ended"),))
+    behind = harness.send(lane="l")
+    damage(valkey, "j", broken, value)
+    assert harness.drain(harness.worker()) == [behind, child]
+    record = harness.record(broken)
+    assert (record.state, record.reason) == (State.DEAD, "corrupt")
+    assert not harness.engine.insert([harness.new(unique=Unique("u", "end"))])[0].duplicate_of
+    assert harness.amend(Change.DELETE, broken).changed == (broken,)
+    assert sum(count.n for count in harness.engine.tally(TallyQuery()).counts) == harness.count(Query())
+
+
+def test_a_scheduled_job_whose_record_is_damaged_holds_nobody_up(harness: Harness, valkey: Namespace) -> None:
+    broken, gone, whole = (harness.send(delay_us=1_000) for _ in range(3))
+    damage(valkey, "j", broken)
+    damage(valkey, "j", gone, None)
+    harness.pass_time(1)
+    worker = harness.worker()
+    assert [claim.id for claim in harness.claim(worker)] == [whole]
+    assert harness.order(worker).wait_us is None
+    assert harness.states([broken, gone]) == [State.DEAD, None]
+
+
+def test_a_running_job_whose_record_is_damaged_goes_with_its_worker(harness: Harness, valkey: Namespace) -> None:
+    worker = harness.worker()
+    broken, gone = harness.send(), harness.send()
+    assert len(harness.claim(worker)) == 2
+    damage(valkey, "j", broken)
+    damage(valkey, "j", gone, None)
+    harness.vanish(worker)
+    harness.sweep_all()
+    assert harness.states([broken, gone]) == [State.DEAD, None]
+    assert not harness.sweep().lost
+
+
+def test_a_job_whose_request_is_gone_is_claimed_shown_and_deleted(harness: Harness, valkey: Namespace) -> None:
+    broken, whole = harness.send(), harness.send()
+    damage(valkey, "r", broken, None)
+    assert {job.id for job in harness.find(Query())} == {broken, whole}
+    failure = harness.job(broken).failure
+    assert failure is not None
+    assert failure.fingerprint == "corrupt"
+    claims = harness.claim(harness.worker())
+    assert (claims[0].id, claims[0].payload) == (broken, b"")
+    assert [harness.finish(claim, Outcome.FAILED) for claim in claims] == [Verdict.ACCEPTED] * 2
+    assert [refusal.id for refusal in harness.amend(Change.RETRY, broken, whole).refused] == [broken]
+    assert harness.amend(Change.DELETE, broken).changed == (broken,)
+
+
+def test_a_child_or_a_chore_that_is_damaged_stops_no_settle(harness: Harness, valkey: Namespace) -> None:
+    parent = harness.send()
+    broken, whole = (harness.send(parents=(Edge(parent),)) for _ in range(2))
+    damage(valkey, "j", broken)
+    with valkey.client() as client:
+        client.rpush(f"{{{valkey.name}}}:chores", GARBAGE)
+    (claim,) = harness.claim(harness.worker())
+    assert harness.finish(claim) is Verdict.ACCEPTED
+    harness.sweep_all()
+    assert harness.state(whole) is State.READY
+
+
+def test_a_card_that_is_damaged_stops_no_sweep(harness: Harness, valkey: Namespace) -> None:
+    worker, name = harness.worker(), new_id().hex()
+    with valkey.client() as client:
+        client.hset(f"{{{valkey.name}}}:desks", name, GARBAGE)
+        assert [card.worker for card in harness.engine.tally(TallyQuery()).cards] == [worker]
+        harness.sweep_all()
+        assert not client.hexists(f"{{{valkey.name}}}:desks", name)
