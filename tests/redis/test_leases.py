@@ -25,7 +25,7 @@ def test_a_supervisor_that_is_cut_off_for_three_leases_has_one_effect(
     valkey_server: RedisServer, valkey: Namespace, tmp_path: Path
 ) -> None:
     with Proxy(valkey_server.port) as proxy:
-        assert not frozen.run_round(tmp_path, "lease", f"{valkey.url}&timeout=0.4", proxy).violations
+        assert not frozen.run_round(tmp_path, "lease", f"{valkey.url}&timeout=1", proxy).violations
 
 
 def test_an_outage_longer_than_the_lease_takes_nobodys_job(

@@ -13,7 +13,7 @@ from tests.redis.works import Works
 from tests.servers.namespace import Namespace
 from tests.servers.proxy import Proxy
 from tests.servers.redis_server import RedisServer
-from tests.soak.fleet import payload
+from tests.soak.fleet import LOOK_S, payload
 from tests.soak.waiting import wait_for
 from windlass.core.errors import StoreFull
 from windlass.core.ids import new_id
@@ -22,7 +22,7 @@ from windlass.engines.redis.scripts import script
 
 NewServer = Callable[..., RedisServer]
 
-QUICK = "timeout=0.4&connect_timeout=0.4"
+QUICK = "timeout=1&connect_timeout=1"
 """How soon a silent line is given up: tests do not wait for what users have."""
 OUTAGE_S = 3.0
 MOST_ASKED = 60
@@ -37,10 +37,8 @@ def proxy(valkey_server: RedisServer) -> Iterator[Proxy]:
         yield proxy
 
 
-def through(proxy: Proxy, namespace: Namespace) -> Namespace:
-    """The same namespace, reached by way of the proxy."""
-    url = f"redis://127.0.0.1:{proxy.port}/0?{QUICK}"
-    return namespace._replace(server_url=url, node_url=namespace.server_url)
+def through(proxy: Proxy, namespace: Namespace) -> str:
+    return f"{proxy.url(namespace.url)}&{QUICK}"
 
 
 def test_a_server_that_is_killed_and_started_again_loses_nothing_and_runs_nothing_twice(
@@ -78,7 +76,7 @@ def test_whatever_fails_between_a_worker_and_its_server_costs_no_job_and_no_seco
     names = list(FAULTS)
     dice.shuffle(names)
     with Works(tmp_path, valkey) as works:
-        works.worker(url=through(proxy, valkey).url)
+        works.worker(url=through(proxy, valkey))
         for name in names:
             ran = len(works.sent)
             works.send(30)
@@ -91,16 +89,18 @@ def test_whatever_fails_between_a_worker_and_its_server_costs_no_job_and_no_seco
         works.check()
 
 
-@pytest.mark.parametrize("verb", ["insert", "claim", "settle", "renew"])
+@pytest.mark.parametrize(("verb", "every"), [("insert", 1), ("claim", 1), ("claim", 2), ("settle", 1), ("renew", 1)])
 def test_an_answer_that_is_lost_after_the_deed_is_done_makes_no_second_job_and_no_second_run(
-    proxy: Proxy, valkey: Namespace, tmp_path: Path, verb: str
+    proxy: Proxy, valkey: Namespace, tmp_path: Path, verb: str, every: int
 ) -> None:
-    """Lost twice: what the engine sends again by itself, and what its caller does then."""
-    with Works(tmp_path, through(proxy, valkey)) as works:
+    """Every one of them: what the engine sends again by itself is lost, too, and its caller has to ask once more.
+
+    Every second: of two claims the first looks for suspects and finds none, the other one brings jobs.
+    """
+    with Works(tmp_path, valkey._replace(server_url=proxy.url(valkey.server_url))) as works:
         works.worker()
-        proxy.drop_replies(holding=script(verb, spared=True).sha, times=2)
-        works.send(20)
-        wait_for("both answers to be lost", lambda: proxy.counts().spoilt == 2)
+        proxy.drop_replies(every, holding=script(verb, spared=True).sha, times=4)
+        wait_for("answers to be lost", lambda: works.send(5) and proxy.counts().spoilt == 4, step_s=LOOK_S)
         works.send(20)
         works.check()
 
@@ -119,7 +119,7 @@ def test_a_server_that_forgets_its_scripts_is_told_them_again(new_server: NewSer
 def test_an_outage_under_load_is_waited_out_in_peace(new_server: NewServer, tmp_path: Path) -> None:
     server = new_server(appendonly="always")
     with Proxy(server.port) as proxy, Works(tmp_path, Namespace(server.url(), "n")) as works:
-        worker = works.worker(url=through(proxy, works.namespace).url, slots=4)
+        worker = works.worker(url=through(proxy, works.namespace), slots=4)
         works.send(200)
         works.wait_runs(20)
         server.kill()
