@@ -33,7 +33,7 @@ def connect(url: str | None = None, settings: Settings | None = None) -> Engine:
     if not separator or not _SCHEME(scheme):
         # Half a URL may still hold a password: it is redacted as if it were a whole one.
         shown = ascii(redact_url(f"x://{url}").removeprefix("x://"))
-        raise BadUrl(f"{shown} is not an engine URL.", "Write one like sqlite:///jobs.db or memory://.")
+        raise BadUrl(f"{shown} is not an engine URL.", "Write one like sqlite:///jobs.db or redis://host/0.")
     maker = OWN.get(scheme.lower()) or _offered(scheme.lower())
     if maker is None:
         raise _unknown(scheme)
@@ -62,7 +62,8 @@ def _unknown(scheme: str) -> UnknownScheme:
     known = "sqlite:///jobs.db, redis://host/0 or memory://"
     if scheme.lower() in LATER:
         return UnknownScheme(f"{scheme}:// is not in this version.", f"Use {known} for now.")
-    near = near_miss(scheme.lower(), [*OWN, *LATER])
+    # What kombu calls the same.
+    near = "unix" if scheme.lower() in {"redis+socket", "redis+unix"} else near_miss(scheme.lower(), [*OWN, *LATER])
     hint = f"Did you mean {near}://? " if near is not None else ""
     return UnknownScheme(f"There is no engine {scheme!a}.", f"{hint}Use {known}.")
 
@@ -112,7 +113,7 @@ def _redis(url: str, settings: Settings) -> Engine:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in {"redis", "hiredis"}:
             raise
-        raise MissingExtra("The redis engine needs the package redis.", "Run: pip install windlass[redis]") from None
+        raise MissingExtra("The redis engine needs the package redis.", 'Run: pip install "redis[hiredis]"') from None
     engine: Engine = module.RedisEngine(module.read_address(url), settings.limits)
     return engine
 

@@ -25,7 +25,7 @@ from windlass.worker.budget import Budget
 from windlass.worker.desk import Desk
 from windlass.worker.executor import given_back
 from windlass.worker.lease import Lease
-from windlass.worker.service import Service
+from windlass.worker.service import Service, log
 from windlass.worker.settler import MOST_UNSETTLED, Settler
 from windlass.worker.staff import Apart, Staff, Wish
 
@@ -88,6 +88,7 @@ class Consumer(Service):
         self._narrow = False
         """Whether it asked only for tasks of the kind that slots are free for, or for what its budget has left."""
         self._passed_on_us = 0
+        self._told_cut = False
         self._besides_at_us = 0
 
     @property
@@ -107,6 +108,20 @@ class Consumer(Service):
                     self._engine.signal(hints)
         return pause_s
 
+    def is_back(self) -> bool:
+        return not self._told_cut
+
+    def _is_cut(self, now_us: int) -> bool:
+        """Whether the lease forbids to claim; says so once, since others may take what runs here from now on."""
+        cut = self._lease.is_cut(now_us)
+        if cut and not self._told_cut:
+            log.warning(
+                "The store has not been reached for most of the lease: nothing is started until it is, "
+                "and other workers may take over the jobs that run here."
+            )
+        self._told_cut = cut
+        return cut
+
     def _passes_on(self, now_us: int) -> bool:
         if not self._narrow or self._listen_s is None:
             return self._listen_s is None
@@ -120,7 +135,7 @@ class Consumer(Service):
         self._listen_s = None
         if self._suspect is not None and self._staff.apart is None:
             return self._go_on_with(self._suspect)
-        if self._lease.is_cut(now_us):
+        if self._is_cut(now_us):
             return CUT_S
         if self._settler.unsettled > MOST_UNSETTLED:
             return None

@@ -70,6 +70,10 @@ class Service:
         """One step; the seconds until the next, None: until woken."""
         raise NotImplementedError
 
+    def is_back(self) -> bool:
+        """Whether a step that worked shows that the store is there again: not every step asks it."""
+        return True
+
     def rest(self, pause_s: float | None) -> None:
         """Sleeps until the next step is due."""
         self._bell.wait(pause_s)
@@ -118,7 +122,7 @@ class Service:
             if self.stopping:
                 return 0
             return self._failed(error)
-        if self._pause_s:
+        if self._pause_s and self.is_back():
             log.warning("The %s goes on.", self.name)
             self._pause_s = 0.0
         self.ready.set()

@@ -201,13 +201,19 @@ def _eviction(seen: Seen) -> Finding:
         return warning("eviction", said, "Look that it is noeviction.")
     if policy != "noeviction":
         said = f"The server's maxmemory-policy is {policy}: it would remove jobs when memory is short."
-        return problem("eviction", said, "Run: redis-cli CONFIG SET maxmemory-policy noeviction")
+        return problem("eviction", said, "Run there: CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE")
+    if seen.info.get("maxmemory") == "0":
+        said = (
+            "The server has no limit on its memory: it removes no job, and when the machine is full the kernel ends it"
+        )
+        return ok("eviction", f"{said} (maxmemory 0).")
     return ok("eviction", "When memory is short, it refuses new jobs and removes none.")
 
 
 def _durability(seen: Seen) -> Finding:
     """What it means now that a job was acknowledged."""
-    todo = "Set appendonly yes, and appendfsync everysec or always."
+    # Not by its configuration and a restart: that begins with an empty log, and all jobs are gone.
+    todo = "On the running server: CONFIG SET appendonly yes, and when it has rewritten its log, CONFIG REWRITE."
     if seen.info.get("aof_enabled") == "1":
         match seen.config.get("appendfsync"):
             case "always":

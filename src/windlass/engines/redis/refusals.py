@@ -73,7 +73,9 @@ def _wrong_login(_text: str, address: Address) -> StoreError:
         todo = "Look at them in the URL; the sentinels' own are its options sentinel_user and sentinel_password."
         return AccessDenied(f"A password is missing or wrong for {address}.", todo)
     if not address.login.password:
-        return AccessDenied(f"{address} wants a password.", "Write it into the URL: redis://:password@host.")
+        return AccessDenied(
+            f"{address} wants a password.", "Write it into the URL, after a colon and before an @ and the host."
+        )
     who = f"of the user {address.login.user!a} " if address.login.user else ""
     return AccessDenied(f"{address} does not accept the password {who}in the URL.", "Write the right one into the URL.")
 
