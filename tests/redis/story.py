@@ -66,7 +66,7 @@ def _send_every_kind(harness: Harness) -> None:
     harness.send(flow=flow)
     harness.start_flow(flow)
     harness.set_gate("queue/busy", ttl_us=HOUR_US, rate=Rate(1, SECOND_US, 3))
-    harness.send(queue="busy")
+    harness.send(queue="busy", gate="shared")
 
 
 def _run_every_way(harness: Harness, worker: WorkerId, watch: Watch) -> None:

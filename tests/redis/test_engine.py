@@ -185,3 +185,33 @@ def _harness(server: RedisServer) -> Harness:
 def _picture(client: Any, of: Namespace | None = None) -> dict[bytes, bytes]:
     keys = set(client.scan_iter(count=1000)) if of is None else of.keys()
     return {key: client.dump(key) for key in keys}
+
+
+def test_a_place_at_a_shared_gate_wakes_who_waits_behind_it_in_another_queue(
+    harness: Harness, valkey: Namespace
+) -> None:
+    harness.set_gate("gate/g", limit=1)
+    first, second = harness.worker(), harness.worker()
+    harness.send(queue="one", gate="g")
+    (claim,) = harness.claim(first)
+    harness.send(queue="two", gate="g")
+    assert harness.claim(second) == []
+    harness.finish(claim)
+    hints = harness.engine.listen(Interest(worker=second, queues=("two",)), 5)
+    assert [hint.kind for hint in hints] == ["work"]
+    assert len(harness.claim(second)) == 1
+    assert f"{{{valkey.name}}}:behind:g".encode() not in valkey.keys()
+
+
+def test_a_store_that_has_lost_its_last_steps_has_news(harness: Harness, valkey: Namespace) -> None:
+    worker = harness.worker()
+    for _ in range(5):
+        harness.send()
+    harness.claim(worker)
+    with valkey.client() as client:
+        client.hset(f"{{{valkey.name}}}:meta", "version", 1)
+    harness.send(queue="q")
+    hints = harness.engine.listen(Interest(worker=worker, queues=("q",)), 5)
+    assert [hint.kind for hint in hints] == ["work"]
+    harness.claim(worker)
+    assert harness.engine.listen(Interest(worker=worker, queues=("q",)), 0) == []

@@ -16,6 +16,7 @@ PLACES = {
     "queue": NAME,
     "task": NAME,
     "lane": NAME,
+    "gate": NAME,
     "unique": NAME,
     "room": rf"(?:{NAME}|\*)",
     "stream": rf"{NAME}\|[^|]*\|[^|]*\|[^|]*\|[01]",

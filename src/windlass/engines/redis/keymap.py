@@ -57,6 +57,7 @@ KEYS: Final = (
     Key("s:<stream>", "zset", "ready jobs by rank", _EMPTY),
     Key("h:<queue>", "zset", "the queue's streams by the rank of their first jobs", _EMPTY),
     Key("queues", "set", "queues with ready jobs", _EMPTY),
+    Key("behind:<gate>", "set", "streams whose jobs pass a gate that tasks share", _EMPTY),
     Key("due", "zset", "scheduled jobs by due time", _EMPTY),
     Key("held", "zset", "held jobs by age", _EMPTY),
     Key("w:<worker>", "zset", "its running jobs by rank", _EMPTY),

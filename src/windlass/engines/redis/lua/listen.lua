@@ -14,7 +14,10 @@ if mode == 'rest' then
   return { 0 }
 end
 local answer = { 0 }
-if seen >= 0 and version > seen then
+if version < seen and #rooms > 0 then
+  -- The store has lost its last steps, as after a failover: nobody knows what is new.
+  answer[1] = 1
+elseif seen >= 0 and version > seen then
   for _, room in ipairs(rooms) do
     if room == '*' or tonumber(call('HGET', P .. 'news', room) or 0) > seen then answer[1] = 1 end
   end

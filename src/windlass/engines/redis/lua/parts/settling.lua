@@ -27,10 +27,15 @@ end
 
 -- A place at a gate with a bound is free again: whoever waits behind it looks.
 local function free_gate(row)
-  if call('EXISTS', P .. 'rules') == 0 or call('EXISTS', P .. 'h:' .. row[QUEUE]) == 0 then return end
-  if call('HEXISTS', P .. 'rules', 'queue/' .. row[QUEUE]) == 1
-    or (row[GATE] ~= '' and call('HEXISTS', P .. 'rules', 'gate/' .. row[GATE]) == 1) then
-    wake(row[QUEUE])
+  if call('EXISTS', P .. 'rules') == 0 then return end
+  local queue, gate = row[QUEUE], row[GATE]
+  if call('HEXISTS', P .. 'rules', 'queue/' .. queue) == 1 and call('EXISTS', P .. 'h:' .. queue) == 1 then
+    wake(queue)
+  end
+  if gate ~= '' and call('HEXISTS', P .. 'rules', 'gate/' .. gate) == 1 then
+    for _, stream in ipairs(call('SRANDMEMBER', P .. 'behind:' .. gate, BATCH)) do
+      wake(string.match(stream, '^[^|]*'))
+    end
   end
 end
 

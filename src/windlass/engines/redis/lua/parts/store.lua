@@ -164,10 +164,13 @@ local function send(command, key, args)
   end
 end
 
--- The heads of a queue's streams, so that claim finds the first of each without looking at the others.
+-- The heads of a queue's streams, so that claim finds the first of each without looking at the others. The streams
+-- behind a gate that tasks share are also listed by its name: they may be of several queues.
 local function set_heads()
   for stream, queue in pairs(touched) do
     local first = call('ZRANGE', P .. 's:' .. stream, 0, 0, 'WITHSCORES')
+    local gate = string.match(stream, '^|([^|]+)', #queue + 1)
+    if gate then call(first[1] and 'SADD' or 'SREM', P .. 'behind:' .. gate, stream) end
     if first[1] then
       call('ZADD', P .. 'h:' .. queue, first[2], stream)
       call('SADD', P .. 'queues', queue)
