@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -220,11 +220,12 @@ class RedisEngine:
         check_jobs(jobs, self._limits)
         self._opened()
         receipts: list[Receipt] = []
-        if len(jobs) > BATCH:
+        steps = list(_chunks(jobs, _weight))
+        if len(steps) > 1:
             self._look_for_parents(jobs)
-        for some in _chunks(jobs):
+        for some in steps:
             args = [part for job in some for part in pack_job(job)]
-            answers = self._run("insert", [self._packed_limits, int(len(jobs) > BATCH), *args])
+            answers = self._run("insert", [self._packed_limits, int(len(steps) > 1), *args])
             receipts += [
                 Receipt(id=job.request.id, duplicate_of=there or None) for job, there in zip(some, answers, strict=True)
             ]
@@ -234,7 +235,7 @@ class RedisEngine:
         """Refuses a job whose parent nobody knows before the first of many is written."""
         coming = {job.request.id for job in jobs}
         waiting = [job for job in jobs if any(edge.parent not in coming for edge in job.request.parents)]
-        for some in _chunks(waiting):
+        for some in _chunks(waiting, _weight):
             args: list[bytes] = []
             for job in some:
                 known = tuple(edge for edge in job.request.parents if edge.parent not in coming)
@@ -269,7 +270,7 @@ class RedisEngine:
         check_settlements(settlements, self._limits)
         self._opened()
         verdicts: list[Verdict] = []
-        for some in _chunks(settlements):
+        for some in _chunks(settlements, lambda settlement: 1 + sum(map(_weight, settlement.follow_ups))):
             args = [part for settlement in some for part in _settlement(settlement)]
             verdicts += [Verdict(said.decode()) for said in self._run("settle", [self._packed_limits, *args])]
         return verdicts
@@ -423,10 +424,22 @@ class RedisEngine:
 # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """As many at a time as a script may touch."""
-    for start in range(0, len(values), BATCH):
-        yield values[start : start + BATCH]
+def _chunks(values: Sequence[T], weight: Callable[[T], int] = lambda _: 1) -> Iterator[Sequence[T]]:
+    """As many at a time as a script may touch, at least one; `weight` says how many jobs one stands for."""
+    start = touched = 0
+    for at, value in enumerate(values):
+        weighs = weight(value)
+        if at > start and touched + weighs > BATCH:
+            yield values[start:at]
+            start, touched = at, 0
+        touched += weighs
+    if start < len(values):
+        yield values[start:]
+
+
+def _weight(job: Job) -> int:
+    """How many jobs an insert of it touches: itself and its parents, which only get a line each."""
+    return 1 + len(job.request.parents) // 10
 
 
 def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:

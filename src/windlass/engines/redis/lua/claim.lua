@@ -109,7 +109,7 @@ end
 
 -- ── the heads of streams ──
 
-local cut = false
+local cut, aside = false, 0
 
 -- The next job of a stream that this worker can run. What has expired ends here; what it does not want or has no room
 -- for is parked: moved, once, to a stream of its own task and needs, where it stands in nobody's way.
@@ -125,7 +125,7 @@ local function next_head(candidate)
       candidate.done = #found < size
       if #found == 0 then return nil end
     end
-    if candidate.aside >= BATCH then
+    if aside >= BATCH then
       cut = true
       return nil
     end
@@ -135,16 +135,16 @@ local function next_head(candidate)
       -- Its record is gone, as after a failover that lost it, or cannot be read.
       cut = set_aside(found[candidate.at], 's:' .. candidate.stream, READY) or cut
       touched[candidate.stream] = candidate.queue
-      candidate.aside = candidate.aside + 1
+      aside = aside + 1
     elseif row[EXPIRES] > 0 and row[EXPIRES] <= now then
       end_job(row, EXPIRED)
-      candidate.aside = candidate.aside + 1
+      aside = aside + 1
       cut = true
     elseif not wanted(row[TASK]) or (row[NEEDS] ~= '' and not fits(needs_of(row[NEEDS]), total)) then
       leave(row)
       row[PARKED] = 1
       make_ready(row)
-      candidate.aside = candidate.aside + 1
+      aside = aside + 1
     else
       return row
     end
@@ -161,7 +161,7 @@ for _, queue in ipairs(queues or call('SMEMBERS', P .. 'queues')) do
     local stream = heads[index]
     local gate, class, task, suspect = string.match(stream, '^[^|]*|([^|]*)|([^|]*)|([^|]*)|(.)$')
     if tonumber(suspect) == suspects and (task == '' or wanted(task)) then
-      local candidate = { queue = queue, stream = stream, rank = tonumber(heads[index + 1]), found = {}, at = 0, from = 0, aside = 0 }
+      local candidate = { queue = queue, stream = stream, rank = tonumber(heads[index + 1]), found = {}, at = 0, from = 0 }
       candidate.gates = gate == '' and { 'queue/' .. queue } or { 'queue/' .. queue, 'gate/' .. gate }
       if class ~= '' then candidate.least = task == '' and least_of(class) or needs_of(class) end
       candidates[#candidates + 1] = candidate

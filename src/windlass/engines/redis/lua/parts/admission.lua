@@ -241,11 +241,18 @@ local function resolve(id)
   return row
 end
 
+local function preload_parents(parents)
+  local wanted = {}
+  for index, edge in ipairs(parents) do wanted[index] = unhex(edge[1]) end
+  preload(wanted)
+end
+
 -- A job outside a flow that has not ended may wait only for parents that are here or come with it.
 local function unknown_parent(request, past, coming)
   local head = cmsgpack.unpack(sub(request, 9, 8 + struct.unpack('>I4', request)))
   if not head[R_PARENTS] or head[R_FLOW] ~= '' then return nil end
   if past ~= '' and cmsgpack.unpack(past)[1] >= SUCCEEDED then return nil end
+  preload_parents(head[R_PARENTS])
   for _, edge in ipairs(head[R_PARENTS]) do
     local id = unhex(edge[1])
     if not coming[id] and not resolve(id) then return edge[1], head[R_TASK] end
@@ -259,6 +266,7 @@ end
 
 -- Draws an edge from every parent still open; false if one has ended the wrong way.
 local function join_parents(row, parents)
+  preload_parents(parents or {})
   for _, edge in ipairs(parents or {}) do
     local id = unhex(edge[1])
     local parent = resolve(stand_ins[id] or id)

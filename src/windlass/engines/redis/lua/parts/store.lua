@@ -51,8 +51,15 @@ local function number(value)
   return format('%.0f', value)
 end
 
+local bytes = setmetatable({}, {
+  __index = function(known, pair)
+    known[pair] = string.char(tonumber(pair, 16))
+    return known[pair]
+  end,
+})
+
 local function unhex(text)
-  return (string.gsub(text, '..', function(pair) return string.char(tonumber(pair, 16)) end))
+  return (string.gsub(text, '..', bytes))
 end
 
 local function hex(id)
@@ -95,9 +102,9 @@ local function preload(wanted)
       keys[#keys + 1] = P .. 'j:' .. id
     end
   end
-  if #keys > 0 then
-    local found = call('MGET', unpack(keys))
-    for index, id in ipairs(missing) do adopt(id, found[index]) end
+  for start = 1, #keys, 1000 do
+    local found = call('MGET', unpack(keys, start, math.min(start + 999, #keys)))
+    for index, packed in ipairs(found) do adopt(missing[start + index - 1], packed) end
   end
 end
 
