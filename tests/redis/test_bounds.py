@@ -66,6 +66,17 @@ def test_a_claim_sets_a_hundred_jobs_aside_whatever_the_number_of_queues(harness
     assert harness.claim_all(worker) == []
 
 
+def test_a_search_over_many_shelves_reads_few_records_of_each(harness: Harness, valkey: Namespace) -> None:
+    sent = [harness.send(f"task{n}") for _ in range(5) for n in range(BATCH)]
+    harness.drain(harness.worker())
+    with valkey.client() as client:
+        client.config_resetstat()
+        page = harness.engine.search(Query(state=State.SUCCEEDED, limit=20))
+        assert client.info("stats")["keyspace_hits"] < 3 * BATCH
+    assert len(page.jobs) == 20
+    assert {job.id for job in harness.find(Query(state=State.SUCCEEDED))} == set(sent)
+
+
 def test_a_worker_with_thousands_of_jobs_may_repeat_a_claim(harness: Harness, valkey: Namespace) -> None:
     worker, job_id = harness.worker(), harness.send()
     harness.claim(worker)

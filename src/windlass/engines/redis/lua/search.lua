@@ -39,6 +39,7 @@ end
 local CHUNK = 64
 local walks = {}
 
+-- The more shelves there are, the fewer of their records are read at first: most of them will not be needed.
 local function step(walk)
   walk.at = walk.at + 2
   if walk.at > #walk.found then
@@ -46,30 +47,44 @@ local function step(walk)
       walk.score = nil
       return
     end
-    walk.found = call(range, P .. walk.shelf, walk.from, walk.from + CHUNK - 1, 'WITHSCORES')
-    walk.from, walk.at, walk.done = walk.from + CHUNK, 1, #walk.found < 2 * CHUNK
-    local some = {}
-    for index = 1, #walk.found, 2 do some[#some + 1] = walk.found[index] end
-    preload(some)
+    local size = walk.size
+    walk.found = call(range, P .. walk.shelf, walk.from, walk.from + size - 1, 'WITHSCORES')
+    walk.from, walk.at, walk.done = walk.from + size, 1, #walk.found < 2 * size
+    walk.size = math.min(CHUNK, 2 * size)
+    if size > 1 then
+      local some = {}
+      for index = 1, #walk.found, 2 do some[#some + 1] = walk.found[index] end
+      preload(some)
+    end
   end
   walk.id, walk.score = walk.found[walk.at], tonumber(walk.found[walk.at + 1])
 end
 
+local size = math.max(1, math.floor(CHUNK / (#ARGV - 3)))
 for index = 4, #ARGV do
-  local walk = { shelf = ARGV[index], from = start_of(ARGV[index]), at = 0, found = {} }
+  local walk = { shelf = ARGV[index], from = start_of(ARGV[index]), at = 0, found = {}, size = size }
   step(walk)
   if walk.score then walks[#walks + 1] = walk end
 end
 
-local function next_walk()
-  local best
-  for _, walk in ipairs(walks) do
-    if walk.score and (not best or (newest == 1 and (walk.score > best.score
-      or (walk.score == best.score and walk.id > best.id))) or (newest == 0 and walk.score < best.score)) then
-      best = walk
-    end
+local function comes_later(one, other)
+  if newest == 1 then return one.score < other.score or (one.score == other.score and one.id < other.id) end
+  return one.score > other.score or (one.score == other.score and one.id > other.id)
+end
+
+-- The walk that comes first is the last; one that has gone on is put back where it belongs.
+table.sort(walks, comes_later)
+
+local function go_on()
+  local walk = table.remove(walks)
+  step(walk)
+  if not walk.score then return end
+  local low, high = 1, #walks + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if comes_later(walks[middle], walk) then low = middle + 1 else high = middle end
   end
-  return best
+  table.insert(walks, low, walk)
 end
 
 local function has_tag(id)
@@ -94,7 +109,7 @@ end
 
 local scanned, counted, found, done, last = 0, 0, {}, 1, nil
 while true do
-  local walk = next_walk()
+  local walk = walks[#walks]
   if not walk or (stops == 1 and since and walk.score < since) then break end
   if scanned == most or (wanted > 0 and #found == wanted) then
     done = 0
@@ -110,7 +125,7 @@ while true do
       if wanted > 0 then found[#found + 1] = id end
     end
   end
-  step(walk)
+  go_on()
 end
 
 local answer = { scanned, counted, done, last and last[1] or false, last and last[2] or false, last and last[3] or false }
