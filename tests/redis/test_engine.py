@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.servers import binaries
 from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
 from tests.soak.waiting import wait_for
 from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownParent
 from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, State, Unique
-from windlass.engines.protocol import BATCH, Interest, Query, Verdict
+from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Verdict
 from windlass.engines.redis import RedisEngine, read_address
 from windlass.testing.conformance import Harness
 from windlass.testing.conformance.harness import SECOND_US, Listener
@@ -131,10 +133,11 @@ def test_a_key_of_another_type_is_refused_at_the_start_and_nothing_is_changed(va
         assert client.getdel(name) == b"mine"
 
 
+@pytest.mark.parametrize("binary", [binaries.valkey, binaries.redis62])
 def test_a_server_that_is_full_takes_no_job_and_lets_those_it_has_end(
-    new_server: Callable[..., RedisServer],
+    new_server: Callable[..., RedisServer], binary: Callable[[], Path]
 ) -> None:
-    server = new_server()
+    server = new_server(binary())
     harness = _harness(server)
     try:
         worker = harness.worker()
@@ -147,6 +150,9 @@ def test_a_server_that_is_full_takes_no_job_and_lets_those_it_has_end(
             assert [harness.finish(claim, result=b"1") for claim in claims] == [Verdict.ACCEPTED] * 5
             assert len(harness.claim(worker)) == 5
             harness.renew(worker)
+            harness.sweep_all()
+            harness.engine.listen(Interest(queues=("q",), worker=worker), 0)
+            harness.amend(Change.CANCEL, sent[-1])
             client.config_set("maxmemory", 0)
         assert harness.states(sent).count(State.SUCCEEDED) == 5
         harness.send()
@@ -154,26 +160,26 @@ def test_a_server_that_is_full_takes_no_job_and_lets_those_it_has_end(
         harness.close()
 
 
-def test_a_step_that_an_old_server_refuses_for_want_of_memory_has_changed_nothing(
-    new_server: Callable[..., RedisServer], redis62_server: RedisServer
+@pytest.mark.parametrize("binary", [binaries.valkey, binaries.redis62])
+def test_a_step_that_a_full_server_refuses_has_changed_nothing(
+    new_server: Callable[..., RedisServer], binary: Callable[[], Path]
 ) -> None:
-    server = new_server(redis62_server.binary)
+    server = new_server(binary())
     harness = _harness(server)
     try:
-        worker = harness.worker()
-        harness.send(lane="l", unique=Unique("k"))
-        harness.send(lane="l")
-        (claim,) = harness.claim(worker)
+        unique = Unique("k", until="time", period_us=SECOND_US)
+        harness.send(unique=unique)
+        harness.clock.advance(2 * SECOND_US)
         with server.client() as client:
             before = _picture(client)
             client.config_set("maxmemory", 1)
             with pytest.raises(StoreFull):
-                harness.finish(claim)  # its first write would free the key, which needs no memory
+                # Its first write would free the key, which needs no memory.
+                harness.engine.insert([Job(request=harness.request(unique=unique))])
             with pytest.raises(StoreFull):
-                harness.engine.insert([Job(request=harness.request())])
+                harness.engine.write([Put(key="fact", value=b"1")])
             client.config_set("maxmemory", 0)
             assert _picture(client) == before
-        assert harness.finish(claim, result=b"1") is Verdict.ACCEPTED
     finally:
         harness.close()
 

@@ -6,10 +6,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.redis.works import Works
+from tests.servers import binaries
 from tests.servers.namespace import Namespace
 from tests.servers.proxy import Proxy
 from tests.servers.redis_server import RedisServer
@@ -17,7 +19,7 @@ from tests.soak.fleet import LOOK_S, payload
 from tests.soak.waiting import wait_for
 from windlass.core.errors import StoreFull
 from windlass.core.ids import new_id
-from windlass.core.job import ENDED, Request
+from windlass.core.job import Request
 from windlass.engines.redis.scripts import script
 
 NewServer = Callable[..., RedisServer]
@@ -27,6 +29,9 @@ QUICK = "timeout=1&connect_timeout=1"
 OUTAGE_S = 3.0
 MOST_ASKED = 60
 """So often a worker may ask for a server that is away: its loops about twice a second each, not thousands of times."""
+FULL_S = 1.5
+MOST_CALLS_A_SECOND = 60
+"""So often all loops of a worker that has nothing to do ask, at the short beats and sweeps of these tests."""
 MOST_LINES = 20
 """So many lines an outage may be worth: one for each loop that has to wait, one for each that goes on."""
 
@@ -99,7 +104,7 @@ def test_an_answer_that_is_lost_after_the_deed_is_done_makes_no_second_job_and_n
     """
     with Works(tmp_path, valkey._replace(server_url=proxy.url(valkey.server_url))) as works:
         works.worker()
-        proxy.drop_replies(every, holding=script(verb, spared=True).sha, times=4)
+        proxy.drop_replies(every, holding=script(verb).sha, times=4)
         wait_for("answers to be lost", lambda: works.send(5) and proxy.counts().spoilt == 4, step_s=LOOK_S)
         works.send(20)
         works.check()
@@ -133,8 +138,11 @@ def test_an_outage_under_load_is_waited_out_in_peace(new_server: NewServer, tmp_
     assert len(worker.lines()) < MOST_LINES, worker.said()
 
 
-def test_a_server_without_memory_takes_no_job_and_lets_those_it_has_end(new_server: NewServer, tmp_path: Path) -> None:
-    server = new_server()
+@pytest.mark.parametrize("binary", [binaries.valkey, binaries.redis62])
+def test_a_server_without_memory_takes_no_job_and_lets_those_it_has_end(
+    new_server: NewServer, tmp_path: Path, binary: Callable[[], Path]
+) -> None:
+    server = new_server(binary())
     with Works(tmp_path, Namespace(server.url(), "n")) as works, server.client() as client:
         worker = works.worker()
         held = works.send(2, "hold")
@@ -146,9 +154,18 @@ def test_a_server_without_memory_takes_no_job_and_lets_those_it_has_end(new_serv
             works.insert([Request(id=new_id(), task="good", payload=payload(0))])
         for job in held:
             works.let_go(job)
-        wait_for("running jobs to end", lambda: all(works.record(job).state in ENDED for job in held))
         works.wait_ended()
+        before = calls(client)
+        time.sleep(FULL_S)
+        asked = calls(client) - before
         client.config_set("maxmemory", 0)
         works.send(20)
         works.check()
+    assert asked < FULL_S * MOST_CALLS_A_SECOND, "a full server was asked without pause"
     assert len(worker.lines()) < MOST_LINES, worker.said()
+
+
+def calls(client: Any) -> int:
+    """Scripts that the server has run."""
+    stats = client.info("commandstats")
+    return sum(stats[name]["calls"] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in stats)

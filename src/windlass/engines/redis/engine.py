@@ -96,8 +96,6 @@ log = logging.getLogger(__name__)
 
 SCHEMA: Final = 1
 CLOCK_BEHIND_US: Final = 60_000_000
-FLAGS_SINCE: Final = (7, 0)
-"""The first version that heeds the flags of a script."""
 MOST_SWEPT: Final = 10_000
 """The most one sweep touches, whatever is asked for."""
 
@@ -120,8 +118,6 @@ class RedisEngine:
         self._listeners: Listeners | None = None
         self._packed_limits = _pack_limits(self._limits)
         self._lock = threading.Lock()
-        self._spares = False
-        """Whether the server knows of scripts that may write when it is out of memory."""
         self._is_new = False
         """Whether the server is another one than the one that was examined, or was restarted since."""
         self._looked: dict[WorkerId, int] = {}
@@ -158,9 +154,7 @@ class RedisEngine:
         return notices
 
     def _findings(self, link: Link) -> list[Finding]:
-        seen = look(link, map(script, VERBS))
-        self._spares = seen.version >= FLAGS_SINCE
-        return list(examine(seen, self._address))
+        return list(examine(look(link, map(script, VERBS)), self._address))
 
     def examine(self) -> list[Finding]:
         """What there is to say about the server, for the doctor."""
@@ -206,7 +200,7 @@ class RedisEngine:
 
     def _run_on(self, link: Link, verb: str, args: Sequence[bytes | str | int], *, repeat: bool) -> Any:
         try:
-            return link.run(script(verb, spared=self._spares), [self._now(), SCHEMA, *args], repeat=repeat)
+            return link.run(script(verb), [self._now(), SCHEMA, *args], repeat=repeat)
         except Refused as refused:
             raise told(refused, self._address) from None
 

@@ -32,9 +32,6 @@ VERBS = (
     "listen",
     "signal",
 )
-REFUSED_WHEN_FULL = frozenset({"insert", "parents", "note", "write"})
-"""What brings more than it takes away. The rest goes on: jobs that are there run, end, and make room."""
-SPARED = "#!lua flags=allow-oom"
 _WITH = "-- with: "
 _NUMBERS = {
     "BATCH": BATCH,
@@ -49,15 +46,14 @@ _TOKEN = re.compile(r"'[^'\n]*'|--[^\n]*|\b[A-Z][A-Z_]+\b")
 
 
 @cache
-def script(name: str, *, spared: bool = False) -> Script:
-    """The script of a verb. `spared`: it may write to a server that is out of memory; older ones know no such flag."""
+def script(name: str) -> Script:
+    """The script of a verb."""
     folder = resources.files("windlass.engines.redis").joinpath("lua")
     verb = folder.joinpath(f"{name}.lua").read_text("utf-8")
     parts = next(line for line in verb.splitlines() if line.startswith(_WITH)).removeprefix(_WITH).split()
     texts = [folder.joinpath("parts", f"{part}.lua").read_text("utf-8") for part in parts]
     # The verb is a function of its own: Lua lets one have two hundred local variables.
-    source = _inlined("\n".join([*texts, "return (function()", verb, "end)()"]))
-    return Script(name, f"{SPARED}\n{source}".encode() if spared and name not in REFUSED_WHEN_FULL else source.encode())
+    return Script(name, _inlined("\n".join([*texts, "return (function()", verb, "end)()"])).encode())
 
 
 def _inlined(source: str) -> str:

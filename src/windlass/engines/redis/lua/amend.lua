@@ -1,5 +1,5 @@
 -- amend: changes jobs that may be changed; says of the others why not.
--- with: store writing admission
+-- with: store spared writing admission
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {change, states in which it may be made, reason}, ids…

@@ -1,5 +1,5 @@
 -- claim: takes ready jobs for a worker, in the order of rank, through the gates that are open.
--- with: store writing admission gates desks
+-- with: store spared writing admission gates desks
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {worker, ticket, limit, suspects, queues or false, tasks or false, free, total}

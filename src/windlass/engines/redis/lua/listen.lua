@@ -1,5 +1,5 @@
 -- listen: what happened since the listener's last look; where nothing did, it is idle from now on.
--- with: store
+-- with: store spared
 --
 -- KEYS    meta
 -- ARGV    now, schema, ear, {version it has seen or -1, rooms in which it is idle, mode}, ids whose ends it waits for…

@@ -1,5 +1,5 @@
 -- renew: a worker's sign of life, once for all its jobs, and the store's answer to it.
--- with: store writing desks facts
+-- with: store spared writing desks facts
 --
 -- KEYS    meta
 -- ARGV    now, schema, {worker, beat, lease, knows all tasks, bye, {queue|task|name, n}…, spans}, card, tasks…

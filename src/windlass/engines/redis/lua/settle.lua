@@ -1,5 +1,5 @@
 -- settle: writes the ends of claims, each with its follow-ups, and goes a step on with the chores.
--- with: store writing admission settling
+-- with: store spared writing admission settling
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, then for each settlement: id, {fence, outcome, transition, ran, keep, keep result, has

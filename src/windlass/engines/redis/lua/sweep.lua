@@ -1,5 +1,5 @@
 -- sweep: what nobody asked for but everybody needs, in a bounded step that any worker may do.
--- with: store writing admission settling desks facts
+-- with: store spared writing admission settling desks facts
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…}
