@@ -42,4 +42,4 @@ def test_a_job_with_everything_is_stored_as_the_golden_bytes(harness: Harness, v
 
 def test_the_golden_record_is_read() -> None:
     row = Row(state=2, queue="default", task="send", rank=START_US, due_us=START_US, created_us=START_US)
-    assert read_row(JOB, golden("redis_record_short.hex")) == row
+    assert read_row(golden("redis_record_short.hex")) == row
