@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from windlass.core.gates import Needs, resource_class
+from windlass.core.gates import Needs
 from windlass.core.ids import JobId
 from windlass.core.job import DAMAGED, Edge, Job, Record, Request, State, Unique
 from windlass.engines.redis.rows import (
@@ -46,7 +46,6 @@ class Head(msgspec.Struct, array_like=True):
     key: str = ""
     period_us: int = 0
     gate: str = ""
-    class_: str = ""
     needs: str = ""
     flow: str = ""
     parents: list[tuple[str, int]] = []
@@ -93,7 +92,6 @@ def _head(request: Request) -> Head:
         key="" if unique is None else unique.key,
         period_us=0 if unique is None else unique.period_us,
         gate=request.gate or "",
-        class_=show_needs(resource_class(request.needs)),
         needs=show_needs(request.needs),
         flow="" if request.flow is None else request.flow.hex(),
         parents=[(edge.parent.hex(), _ON.index(edge.on)) for edge in request.parents],

@@ -11,7 +11,7 @@ local KEPT = { [SUCCEEDED] = limits[2], [DEAD] = limits[3], [CANCELLED] = limits
 
 -- Fields of a request's head; requests.py has the same list.
 local R_TASK, R_QUEUE, R_PRIORITY, R_DELAY, R_AT, R_EXPIRES, R_LANE, R_LANE_LIMIT = 1, 2, 3, 4, 5, 6, 7, 8
-local R_UNTIL, R_KEY, R_PERIOD, R_GATE, R_CLASS, R_NEEDS, R_FLOW, R_PARENTS = 9, 10, 11, 12, 13, 14, 15, 16
+local R_UNTIL, R_KEY, R_PERIOD, R_GATE, R_NEEDS, R_FLOW, R_PARENTS = 9, 10, 11, 12, 13, 14, 15
 local UNTIL_START, UNTIL_END, UNTIL_TIME = 1, 2, 3
 
 local stand_ins = {}
@@ -60,9 +60,8 @@ end
 local function join_lane(row)
   local name = row[LANE]
   local lane = lane_of(name)
-  row[PLACE] = next_order()
   if row[LANE_LIMIT] > 0 then lane.limit = row[LANE_LIMIT] end
-  call('ZADD', P .. 'lw:' .. name, row[PLACE], ids[row])
+  call('ZADD', P .. 'lw:' .. name, next_order(), ids[row])
   row[HOLD] = LANE_FULL
   arrive(row, HELD)
   admit(name)
@@ -140,7 +139,7 @@ local function describe(row, head)
   row[QUEUE], row[TASK], row[PRIORITY], row[CREATED] = head[R_QUEUE], head[R_TASK], head[R_PRIORITY], now
   if #head > R_AT then
     row[EXPIRES], row[LANE], row[LANE_LIMIT] = head[R_EXPIRES], head[R_LANE], head[R_LANE_LIMIT]
-    row[UNTIL], row[GATE], row[CLASS], row[NEEDS] = head[R_UNTIL], head[R_GATE], head[R_CLASS], head[R_NEEDS]
+    row[UNTIL], row[GATE], row[NEEDS] = head[R_UNTIL], head[R_GATE], head[R_NEEDS]
     row[FLOW_ID] = head[R_FLOW]
   end
 end

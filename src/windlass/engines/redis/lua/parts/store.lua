@@ -32,13 +32,13 @@ local FLOW, PARENTS, LANE_FULL = 1, 2, 3
 local STATE, QUEUE, TASK, RANK, DUE, CREATED, PRIORITY, ATTEMPT = 1, 2, 3, 4, 5, 6, 7, 8
 local FENCE, SETTLED, CLAIMED, STARTED, ENDED, WORKER, TICKET = 9, 10, 11, 12, 13, 14, 15
 local KEEP, PURGE, RESULT_UNTIL, EXTRAS, CRASHES, LOSSES, SUSPECT = 16, 17, 18, 19, 20, 21, 22
-local REASON, ASKED, HOLD, EXPIRES, GATE, CLASS, NEEDS, PARKED = 23, 24, 25, 26, 27, 28, 29, 30
-local LANE, LANE_LIMIT, SLOT, PLACE, FLOW_ID, EDGES = 31, 32, 33, 34, 35, 36
-local UNTIL, KEY, KEY_UNTIL, HEIR, HEIR_OF, PRINT = 37, 38, 39, 40, 41, 42
-local FIELDS = 42
+local REASON, ASKED, HOLD, EXPIRES, GATE, NEEDS, PARKED = 23, 24, 25, 26, 27, 28, 29
+local LANE, LANE_LIMIT, SLOT, FLOW_ID, EDGES = 30, 31, 32, 33, 34
+local UNTIL, KEY, KEY_UNTIL, HEIR, HEIR_OF, PRINT = 35, 36, 37, 38, 39, 40
+local FIELDS = 40
 local DEFAULT = {
   0, '', '', 0, 0, 0, 0, 1, '0', '0', 0, 0, 0, '', 0, -1, 0, 0, 0, 0, 0, 0,
-  '', 0, 0, 0, '', '', '', 0, '', 0, 0, 0, '', 0, 0, '', 0, '', '', '',
+  '', 0, 0, 0, '', '', 0, '', 0, 0, '', 0, 0, '', 0, '', '', '',
 }
 local MISSING = { __index = DEFAULT }
 
@@ -147,11 +147,29 @@ local function zput(key, member, score)
   shelf[member] = score
 end
 
-local plain = {}
+local plain, classes = {}, {}
+
+-- Needs rounded up to few sizes, so that jobs of nearly equal size share a stream (core/gates.py).
+local function class_of(needs)
+  local class = classes[needs]
+  if not class then
+    local sizes = {}
+    for name, text in string.gmatch(needs, '([^=,]+)=([^,]+)') do
+      local amount = tonumber(text)
+      local _, bits = math.frexp(amount)
+      local step = 2 ^ math.max(0, bits - 3)
+      sizes[#sizes + 1] = name .. '=' .. number(math.ceil(amount / step) * step)
+    end
+    table.sort(sizes)
+    class = table.concat(sizes, ',')
+    classes[needs] = class
+  end
+  return class
+end
 
 local function stream_of(row)
   local queue = row[QUEUE]
-  if row[GATE] == '' and row[CLASS] == '' and row[PARKED] == 0 and row[SUSPECT] == 0 then
+  if row[GATE] == '' and row[NEEDS] == '' and row[PARKED] == 0 and row[SUSPECT] == 0 then
     local name = plain[queue]
     if not name then
       name = queue .. '||||0'
@@ -162,7 +180,7 @@ local function stream_of(row)
   if row[PARKED] == 1 then
     return queue .. '|' .. row[GATE] .. '|' .. row[NEEDS] .. '|' .. row[TASK] .. '|' .. row[SUSPECT]
   end
-  return queue .. '|' .. row[GATE] .. '|' .. row[CLASS] .. '||' .. row[SUSPECT]
+  return queue .. '|' .. row[GATE] .. '|' .. class_of(row[NEEDS]) .. '||' .. row[SUSPECT]
 end
 
 local function send(command, key, args)
