@@ -74,7 +74,7 @@ def test_a_server_that_evicts_is_refused_and_told_the_remedy(
     link = connect(server.url())
     with pytest.raises(UnfitServer, match="maxmemory-policy is allkeys-lru") as caught:
         admit(examine(look(link, SCRIPTS), link.address))
-    assert caught.value.todo.endswith("CONFIG SET maxmemory-policy noeviction")
+    assert "CONFIG SET maxmemory-policy noeviction" in caught.value.todo
 
 
 def test_a_replica_is_refused_and_its_master_named(binary: Path, new_server: NewServer, connect: Connect) -> None:

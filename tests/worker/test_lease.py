@@ -65,7 +65,9 @@ def lanes() -> App:
     return app
 
 
-def test_a_worker_that_is_cut_claims_and_starts_nothing_and_stops_what_must_not_run_twice(lanes: App) -> None:
+def test_a_worker_that_is_cut_claims_and_starts_nothing_and_stops_what_must_not_run_twice(
+    lanes: App, caplog: pytest.LogCaptureFixture
+) -> None:
     rig = Rig(lanes, slots=4)
     handles = [lanes.send("plain"), lanes.named("plain").using(tags=["a"]).delay(), lanes.send("stops")]
     rig.consume()
@@ -80,7 +82,9 @@ def test_a_worker_that_is_cut_claims_and_starts_nothing_and_stops_what_must_not_
     rig.advance(0.1)
     asked = rig.engine.calls["claim"]
     assert rig.consume() == CUT_S
+    assert rig.consume() == CUT_S
     assert rig.engine.calls["claim"] == asked, "it does not even ask"
+    assert caplog.text.count("other workers may take over the jobs that run here") == 1
     rig.watch()
     assert [run.asked for run in (plain, in_lane, stops)] == [None, Cut, Cut]
     assert rig.pool.run_next()

@@ -67,6 +67,17 @@ def test_a_step_that_fails_is_tried_again_a_little_later_each_time() -> None:
     assert service.slept[8:10] == [0.5, FIRST_PAUSE_S], "after a success it begins anew"
 
 
+def test_a_step_that_did_not_ask_the_store_does_not_say_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    service = Steps(DOWN, 0.0, DOWN, 0.0)
+    service.is_back = lambda: not service.plan
+    with caplog.at_level(logging.WARNING):
+        run(service)
+    assert [record.getMessage() for record in caplog.records] == [
+        "The steps has to wait: The store is away. Wait.",
+        "The steps goes on.",
+    ]
+
+
 def test_an_outage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         run(Steps(*[DOWN] * 5, 0.0))
