@@ -221,3 +221,18 @@ def test_a_store_that_has_lost_its_last_steps_has_news(harness: Harness, valkey:
     assert [hint.kind for hint in hints] == ["work"]
     harness.claim(worker)
     assert harness.engine.listen(Interest(worker=worker, queues=("q",)), 0) == []
+
+
+def test_a_child_that_was_deleted_and_came_again_waits_for_all_its_parents(harness: Harness, valkey: Namespace) -> None:
+    parents = harness.send_many(2)
+    child = harness.new(parents=tuple(map(Edge, parents)))
+    for _ in range(2):
+        harness.engine.insert([child])
+        harness.amend(Change.DELETE, child.id)
+    assert not [key for key in valkey.keys() if b":edge:" in key]  # noqa: SIM118
+    harness.engine.insert([child])
+    first, second = harness.claim(harness.worker())
+    harness.finish(first)
+    assert harness.state(child.id) is State.HELD
+    harness.finish(second)
+    assert harness.state(child.id) is State.READY

@@ -209,9 +209,26 @@ function end_job(row, state, reason, keep, ended_us)
   end
 end
 
+-- The row whose end the dependents of this one wait for.
+local function resolve(id)
+  local row = load(id)
+  while row and row[HEIR] ~= '' do row = load(unhex(row[HEIR])) end
+  return row
+end
+
+-- A job that goes before its parents have ended leaves them: who comes again under its id must not be counted twice.
+local function leave_parents(row)
+  for _, edge in ipairs((head_of(ids[row]) or {})[R_PARENTS] or {}) do
+    local id = unhex(edge[1])
+    local parent = resolve(id)
+    call('LREM', P .. 'edge:' .. (parent and root_of(parent) or id), 1, ids[row] .. edge[2])
+  end
+end
+
 -- Takes an ended job off every shelf.
 local function drop(row)
   local id = ids[row]
+  if row[EDGES] > 0 then leave_parents(row) end
   leave(row)
   zput(row[STATE] == SUCCEEDED and 'purgeok' or 'purge', id, false)
   clear_key(row)
@@ -232,13 +249,6 @@ local function drop(row)
 end
 
 -- ── coming in ──
-
--- The row whose end the dependents of this one wait for.
-local function resolve(id)
-  local row = load(id)
-  while row and row[HEIR] ~= '' do row = load(unhex(row[HEIR])) end
-  return row
-end
 
 local function preload_parents(parents)
   local wanted = {}
