@@ -16,7 +16,7 @@ from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownP
 from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, State, Unique
 from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Verdict
-from windlass.engines.redis import RedisEngine, read_address
+from windlass.engines.redis import RedisEngine, read_address, search
 from windlass.testing.conformance import Harness
 from windlass.testing.conformance.harness import SECOND_US, Listener
 
@@ -236,3 +236,18 @@ def test_a_child_that_was_deleted_and_came_again_waits_for_all_its_parents(harne
     assert harness.state(child.id) is State.HELD
     harness.finish(second)
     assert harness.state(child.id) is State.READY
+
+
+def test_a_search_passes_over_more_lost_records_than_a_step_looks_at(harness: Harness, valkey: Namespace) -> None:
+    job_id = harness.send()
+    shelf = f"{{{valkey.name}}}:s:default||||0"
+    with valkey.client() as client:
+        client.zadd(shelf, {n.to_bytes(16, "big"): n for n in range(2 * search.STEP)})
+        assert [job.id for job in harness.find(Query(state=State.READY))] == [job_id]
+        client.zremrangebyscore(shelf, 0, 2 * search.STEP)
+
+
+def test_a_page_may_end_on_a_shelf_with_a_long_name(harness: Harness) -> None:
+    needs = tuple((f"{n}".rjust(128, "r"), 1) for n in range(9))
+    sent = {harness.send(needs=needs) for _ in range(3)}
+    assert {job.id for page in harness.pages(Query(limit=1)) for job in page.jobs} == sent

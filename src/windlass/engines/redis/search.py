@@ -26,9 +26,7 @@ Run = Callable[[str, Sequence[bytes | str | int]], Any]
 STEP: Final = 250
 """Records that one script looks at: about a millisecond."""
 
-_CURSOR: Final = re.compile(
-    r"([a-z]{1,4}(?::[A-Za-z0-9_.:|=,-]{1,1000})?)~(?:(-?[0-9]{1,18})~([0-9a-f]{32})|~)", re.ASCII
-)
+_CURSOR: Final = re.compile(r"([a-z]{1,4}(?::[A-Za-z0-9_.:|=,-]+)?)~(?:(-?[0-9]{1,18})~([0-9a-f]{32})|~)", re.ASCII)
 
 Place = tuple[int, str]
 """A score, and the id of the job there."""
@@ -75,7 +73,7 @@ def search(run: Run, query: Query) -> Page:
         scanned, counted = scanned + step.scanned, counted + step.counted
         jobs += step.jobs
         if step.place is not None:
-            name, place, back_to_us = walk.name, step.place, step.back_to_us
+            name, place, back_to_us = walk.name, step.place, step.back_to_us or back_to_us
         if step.done:
             del walks[0]
     return _page(query, jobs, counted, scanned, back_to_us, None)
@@ -170,4 +168,5 @@ def _step(run: Run, query: Query, walk: Walk, place: Place | None, most: int, wa
     jobs = [read_job(*each)[0] for each in found]
     if last is None:
         return Step(scanned, counted, bool(done), jobs)
-    return Step(scanned, counted, bool(done), jobs, (int(score), last.hex()), int(time_us))
+    back_to_us = None if time_us is None else int(time_us)
+    return Step(scanned, counted, bool(done), jobs, (int(score), last.hex()), back_to_us)

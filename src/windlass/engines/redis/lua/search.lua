@@ -107,7 +107,7 @@ local function matches(row, id, time)
     and (tag == '' or has_tag(id))
 end
 
-local scanned, counted, found, done, last = 0, 0, {}, 1, nil
+local scanned, counted, found, done, last, back_to = 0, 0, {}, 1, nil, false
 while true do
   local walk = walks[#walks]
   if not walk or (stops == 1 and since and walk.score < since) then break end
@@ -117,9 +117,10 @@ while true do
   end
   scanned = scanned + 1
   local id, row = walk.id, load(walk.id)
+  last = { number(walk.score), id }
   if row then
     local time = row[ENDED] > 0 and row[ENDED] or row[CREATED]
-    last = { number(walk.score), id, number(time) }
+    back_to = number(time)
     if matches(row, id, time) then
       counted = counted + 1
       if wanted > 0 then found[#found + 1] = id end
@@ -128,7 +129,7 @@ while true do
   go_on()
 end
 
-local answer = { scanned, counted, done, last and last[1] or false, last and last[2] or false, last and last[3] or false }
+local answer = { scanned, counted, done, last and last[1] or false, last and last[2] or false, back_to }
 for _, id in ipairs(found) do
   local row = rows[id]
   local request = call('GETRANGE', P .. 'r:' .. id, 0, 7)
