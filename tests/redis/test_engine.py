@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,18 @@ def test_a_page_may_end_on_a_shelf_with_a_long_name(harness: Harness) -> None:
     needs = tuple((f"{n}".rjust(128, "r"), 1) for n in range(9))
     sent = {harness.send(needs=needs) for _ in range(3)}
     assert {job.id for page in harness.pages(Query(limit=1)) for job in page.jobs} == sent
+
+
+def test_a_listener_that_is_refused_when_it_goes_on_leaves_no_connection(harness: Harness, valkey: Namespace) -> None:
+    prefix = b"{%b}:" % valkey.name.encode()
+    job_id = harness.send()
+    with valkey.client() as client, ThreadPoolExecutor(1) as threads:
+        before = len(client.client_list(_type="pubsub"))
+        heard = threads.submit(harness.engine.listen, Interest(ends=frozenset({job_id}), queues=("q",)), 5)
+        wait_for("the listener", lambda: client.exists(prefix + b"idle:q"))
+        client.hset(prefix + b"meta", "schema", 2)
+        wait_for("its end", lambda: client.publish(prefix + b"end:" + job_id, "") or heard.done())
+        with pytest.raises(SchemaTooNew):
+            heard.result()
+        client.hset(prefix + b"meta", "schema", 1)
+        wait_for("closed ears", lambda: len(client.client_list(_type="pubsub")) == before)

@@ -70,12 +70,12 @@ class Listeners:
         try:
             post.ear.listen_on(self._channels(post, interest))
             hints = self._wait(post, interest, rooms, looked, until_s)
+            self._rest(post, rooms)
         except BaseException:
             post.ear.close()
             with suppress(StoreUnavailable, StoreClosed):
                 self._rest(post, rooms)
             raise
-        self._rest(post, rooms)
         self._give_back(post)
         return hints
 
