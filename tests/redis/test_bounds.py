@@ -66,6 +66,14 @@ def test_a_claim_sets_a_hundred_jobs_aside_whatever_the_number_of_queues(harness
     assert harness.claim_all(worker) == []
 
 
+def test_a_lane_that_becomes_wide_lets_its_jobs_in_by_several_scripts(harness: Harness) -> None:
+    harness.send_many(5 * BATCH, lane="l")
+    harness.engine.insert([harness.new(lane="l", lane_limit=1_000) for _ in range(5)])
+    assert harness.count(Query(state=State.READY)) <= 2 * BATCH + 1
+    harness.sweep_all()
+    assert harness.count(Query(state=State.READY)) == 5 * BATCH + 5
+
+
 def test_a_search_over_many_shelves_reads_few_records_of_each(harness: Harness, valkey: Namespace) -> None:
     sent = [harness.send(f"task{n}") for _ in range(5) for n in range(BATCH)]
     harness.drain(harness.worker())

@@ -267,3 +267,14 @@ def test_a_listener_that_is_refused_when_it_goes_on_leaves_no_connection(harness
             heard.result()
         client.hset(prefix + b"meta", "schema", 1)
         wait_for("closed ears", lambda: len(client.client_list(_type="pubsub")) == before)
+
+
+def test_a_batch_that_meets_a_foreign_key_takes_no_place_in_a_lane(harness: Harness, valkey: Namespace) -> None:
+    with valkey.client() as client:
+        client.set(f"{{{valkey.name}}}:lane:bad", "mine")
+        with pytest.raises(StoreCorrupt):
+            harness.engine.insert([harness.new(lane="good"), harness.new(lane="bad")])
+        client.delete(f"{{{valkey.name}}}:lane:bad")
+    sent = harness.send_many(2, lane="good")
+    assert harness.states(sent) == [State.READY, State.HELD]
+    assert harness.drain(harness.worker()) == sent

@@ -15,7 +15,7 @@ local R_UNTIL, R_KEY, R_PERIOD, R_GATE, R_NEEDS, R_FLOW, R_PARENTS = 9, 10, 11, 
 local UNTIL_START, UNTIL_END, UNTIL_TIME = 1, 2, 3
 
 local stand_ins = {}
-local lanes = {}
+local lanes, let_in = {}, 0
 local admit, end_job
 
 local function chore(...)
@@ -42,14 +42,23 @@ local function lane_of(name)
   return lane
 end
 
+-- A lane that is empty is forgotten, with the limit that somebody stated for it.
 local function save_lane(name, lane)
-  if lane.busy == 0 and call('EXISTS', P .. 'lw:' .. name) == 0 then
-    call('DEL', P .. 'lane:' .. name)
-    lanes[name] = nil
-  else
-    call('HSET', P .. 'lane:' .. name, 'limit', lane.limit, 'busy', lane.busy, 'last', lane.last)
+  lane.changed = true
+  if lane.busy == 0 and call('EXISTS', P .. 'lw:' .. name) == 0 then lane.limit, lane.last = 1, 0 end
+end
+
+-- Places are counted in the store only when nothing can go wrong any more: one that nobody has would stay taken for ever.
+local function write_lanes()
+  for name, lane in pairs(lanes) do
+    if lane.changed and lane.busy == 0 and call('EXISTS', P .. 'lw:' .. name) == 0 then
+      call('DEL', P .. 'lane:' .. name)
+    elseif lane.changed then
+      call('HSET', P .. 'lane:' .. name, 'limit', lane.limit, 'busy', lane.busy, 'last', lane.last)
+    end
   end
 end
+at_end[#at_end + 1] = write_lanes
 
 local function make_ready(row)
   row[HOLD] = 0
@@ -71,7 +80,7 @@ end
 function admit(name)
   local lane, admitted = lane_of(name), 0
   while lane.busy < lane.limit do
-    if admitted >= BATCH then
+    if admitted >= BATCH or let_in >= 2 * BATCH then
       chore('lane', name)
       break
     end
@@ -80,7 +89,7 @@ function admit(name)
     call('ZREM', P .. 'lw:' .. name, id)
     local row = load(id)
     if row then
-      admitted = admitted + 1
+      admitted, let_in = admitted + 1, let_in + 1
       if row[EXPIRES] > 0 and row[EXPIRES] <= now then
         end_job(row, EXPIRED)
       else

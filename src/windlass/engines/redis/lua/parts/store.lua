@@ -2,7 +2,7 @@
 --
 -- A row is a job's record: a Lua table of numbered fields, kept as MessagePack without its trailing defaults. Rows are
 -- read once, changed in memory, and written together by `finish`. So are the sorted sets: nothing is written before
--- everything has been looked at, but for lanes, edges, keys and chores, which are read again in the same step.
+-- everything has been looked at, but for lines of lanes, edges, keys and chores, which are read again in the same step.
 --
 -- A job stands on exactly one shelf, by its state: `leave` takes it off, `arrive` puts it on the next one. Whoever moves
 -- a job calls leave, changes fields, calls arrive.
@@ -231,6 +231,7 @@ end
 -- ── the shelf of each state ──
 
 local counts, runs, woken, ends, asked = {}, {}, {}, {}, {}
+local at_end = {}
 
 local function count(row, n)
   local key = row[QUEUE] .. '|' .. row[TASK] .. '|' .. row[STATE]
@@ -393,6 +394,7 @@ end
 
 local function finish()
   flush()
+  for _, write in ipairs(at_end) do write() end
   local pairs_ = {}
   for row in pairs(dirty) do
     local id = ids[row]
