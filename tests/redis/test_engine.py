@@ -278,3 +278,13 @@ def test_a_batch_that_meets_a_foreign_key_takes_no_place_in_a_lane(harness: Harn
     sent = harness.send_many(2, lane="good")
     assert harness.states(sent) == [State.READY, State.HELD]
     assert harness.drain(harness.worker()) == sent
+
+
+def test_what_somebody_else_publishes_is_a_hint_at_most(harness: Harness, valkey: Namespace) -> None:
+    idle = b"{%b}:idle:q" % valkey.name.encode()
+    listener = Listener(harness.engine, Interest(queues=("q",), worker=harness.worker()))
+    with valkey.client() as client:
+        wait_for("the worker to be idle", lambda: client.exists(idle))
+        (ear,) = client.smembers(idle)
+        client.publish(b"{%b}:ear:%b" % (valkey.name.encode(), ear), b"work \xff")
+    assert listener.heard() == {"work"}

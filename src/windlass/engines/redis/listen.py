@@ -139,7 +139,7 @@ class Listeners:
             case b"order":
                 return Hint(kind="order", id=bytes.fromhex(what.decode()))
             case _:
-                return Hint(kind="work", queue=data.partition(b" ")[2].decode())
+                return Hint(kind="work", queue=data.partition(b" ")[2].decode(errors="replace"))
 
 
 def _rooms(interest: Interest) -> tuple[str, ...]:
