@@ -288,3 +288,14 @@ def test_what_somebody_else_publishes_is_a_hint_at_most(harness: Harness, valkey
         (ear,) = client.smembers(idle)
         client.publish(b"{%b}:ear:%b" % (valkey.name.encode(), ear), b"work \xff")
     assert listener.heard() == {"work"}
+
+
+def test_a_step_that_meets_a_foreign_key_leaves_no_node_and_no_request(harness: Harness, valkey: Namespace) -> None:
+    flow = new_id()
+    with valkey.client() as client:
+        client.set(f"{{{valkey.name}}}:lane:bad", "mine")
+        before = valkey.keys()
+        with pytest.raises(StoreCorrupt):
+            harness.engine.insert([harness.new(flow=flow), harness.new(lane="bad")])
+        assert valkey.keys() == before
+        client.delete(f"{{{valkey.name}}}:lane:bad")

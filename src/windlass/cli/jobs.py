@@ -119,6 +119,7 @@ Examples:
 @store_options
 def logs(job_id: str, follow: bool, name: str | None, url: str | None, as_json: bool) -> None:
     """Print the log of a job: when, in which attempt, what."""
+    from windlass.cli.patience import through_outages
     from windlass.core.job import State
     from windlass.engines.protocol import Interest
     from windlass.ops import view
@@ -133,8 +134,8 @@ def logs(job_id: str, follow: bool, name: str | None, url: str | None, as_json: 
         if follow and not page.lines and not page.ended:
             _tell_why(here, wanted)
         while follow and not page.ended:
-            here.engine.listen(Interest(ends=frozenset({wanted})), LOOK_S)
-            page = view.log(here.engine, wanted, seen)
+            through_outages(lambda: here.engine.listen(Interest(ends=frozenset({wanted})), LOOK_S))
+            page = through_outages(lambda after=seen: view.log(here.engine, wanted, after))
             seen = _put_log(page.lines, seen, as_json=as_json)
         if follow and page.state is State.SUCCEEDED:
             say("The job is succeeded.")

@@ -13,6 +13,7 @@ import msgspec
 from windlass.cli import dead, inspection, queues
 from windlass.cli.options import DURATION, Store, store, store_options
 from windlass.cli.output import Sheet, console, drawn, put, put_json, put_sheet
+from windlass.cli.patience import through_outages
 from windlass.core.clock import SystemClock
 from windlass.core.durations import MINUTE_US, show_instant, to_us
 from windlass.core.job import State
@@ -164,7 +165,7 @@ def sparkline(counts: Sequence[int]) -> str:
 def _lines(here: Store, pause_s: float, *, as_json: bool) -> None:
     dead_jobs = DeadWatch(here.engine)
     while True:
-        seen = look(here, dead_jobs)
+        seen = through_outages(lambda: look(here, dead_jobs))
         put_json(seen, line=True) if as_json else put(f"{show_instant(seen.at_us)}  {line(seen)}")
         sys.stdout.flush()
         time.sleep(pause_s)
@@ -178,7 +179,8 @@ def _live(here: Store, pause_s: float) -> None:
     try:
         live.start()
         while True:
-            live.update(page(look(here, dead_jobs)), refresh=True)
+            seen = through_outages(lambda: look(here, dead_jobs), lambda said: live.update(said, refresh=True))
+            live.update(page(seen), refresh=True)
             time.sleep(pause_s)
     finally:
         live.stop()  # also where Ctrl-C came during the start: `with` would leave the other screen standing

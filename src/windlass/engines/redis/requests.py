@@ -3,7 +3,7 @@
     4 bytes: length of the head   4 bytes: length of the options   head   options   payload
 
 The head is MessagePack, and all of it that scripts read: a list, whose order is that of `Head` and of the numbers R_…
-in lua/parts/admission.lua. Options and payload are bytes to everybody but those who made them.
+in lua/parts/store.lua. Options and payload are bytes to everybody but those who made them.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ local function retry(row)
   row[ATTEMPT], row[CRASHES], row[LOSSES], row[SUSPECT] = 1, 0, 0, 0
   row[ENDED], row[PURGE], row[EXPIRES], row[STARTED], row[ASKED] = 0, 0, 0, 0, 0
   row[REASON], row[HEIR], row[DUE], row[QUEUE] = '', '', now, head[R_QUEUE]
-  if row[FLOW_ID] ~= '' then call('HINCRBY', P .. 'flow:' .. row[FLOW_ID], 'open', 1) end
+  if row[FLOW_ID] ~= '' then count_open(row[FLOW_ID], 1) end
   place(row)
   return nil
 end

@@ -88,7 +88,7 @@ local function go_on()
 end
 
 local function has_tag(id)
-  for _, each in ipairs((head_of(id) or {})[17] or {}) do
+  for _, each in ipairs((head_of(id) or {})[R_TAGS] or {}) do
     if each == tag then return true end
   end
   return false

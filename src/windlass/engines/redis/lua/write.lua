@@ -30,8 +30,9 @@ for index = 4, #ARGV, 6 do
       fields[#fields + 1] = expires
       call('HSET', P .. 'rules', key, cmsgpack.pack(fields))
     end
-    if flow ~= '' and call('HGET', P .. 'flow:' .. flow, 'started') ~= '1' then
-      call('HSET', P .. 'flow:' .. flow, 'started', 1)
+    if flow ~= '' and not flow_of(flow).started then
+      local starting = flow_of(flow)
+      starting.started, starting.changed = true, true
       chore('start', flow, '-inf')
     end
     answers[#answers + 1] = { 1, number(last) }

@@ -9,13 +9,10 @@ local limits = cmsgpack.unpack(ARGV[3])
 local AGING, KEEP_RESULT, LOG_BYTES, SUCCESSES = limits[1], limits[6], limits[7], limits[8]
 local KEPT = { [SUCCEEDED] = limits[2], [DEAD] = limits[3], [CANCELLED] = limits[4], [EXPIRED] = limits[5] }
 
--- Fields of a request's head; requests.py has the same list.
-local R_TASK, R_QUEUE, R_PRIORITY, R_DELAY, R_AT, R_EXPIRES, R_LANE, R_LANE_LIMIT = 1, 2, 3, 4, 5, 6, 7, 8
-local R_UNTIL, R_KEY, R_PERIOD, R_GATE, R_NEEDS, R_FLOW, R_PARENTS = 9, 10, 11, 12, 13, 14, 15
 local UNTIL_START, UNTIL_END, UNTIL_TIME = 1, 2, 3
 
 local stand_ins = {}
-local lanes, let_in = {}, 0
+local lanes, flows, let_in = {}, {}, 0
 local admit, end_job
 
 local function chore(...)
@@ -59,6 +56,47 @@ local function write_lanes()
   end
 end
 at_end[#at_end + 1] = write_lanes
+
+-- ── flows ──
+
+-- Whether a flow has started, and how many of its nodes are open.
+local function flow_of(name)
+  local flow = flows[name]
+  if not flow then
+    local found = call('HMGET', P .. 'flow:' .. name, 'started', 'open')
+    flow = { started = found[1] == '1', open = tonumber(found[2] or 0) }
+    flows[name] = flow
+  end
+  return flow
+end
+
+local function count_open(name, n)
+  local flow = flow_of(name)
+  flow.open, flow.changed = flow.open + n, true
+  return flow
+end
+
+-- Nodes are ordered by a count of their flow: ranks are dealt out to jobs that come into a stream, and a node may never.
+local function add_node(name, id)
+  local flow = count_open(name, 1)
+  local last = flow.last or tonumber(call('ZRANGE', P .. 'fn:' .. name, -1, -1, 'WITHSCORES')[2] or 0)
+  flow.last = math.max(last + 1, now)
+  zput('fn:' .. name, id, flow.last)
+end
+
+-- As with lanes: what was counted for a node that is not there would keep the flow open for ever.
+local function write_flows()
+  for name, flow in pairs(flows) do
+    if flow.left and call('EXISTS', P .. 'fn:' .. name) == 0 then
+      call('DEL', P .. 'flow:' .. name)
+      call('HDEL', P .. 'facts', 'flow/' .. name)
+    elseif flow.changed then
+      call('HSET', P .. 'flow:' .. name, 'open', flow.open)
+      if flow.started then call('HSET', P .. 'flow:' .. name, 'started', 1) end
+    end
+  end
+end
+at_end[#at_end + 1] = write_flows
 
 local function make_ready(row)
   row[HOLD] = 0
@@ -129,7 +167,7 @@ end
 -- Puts a job that has left its shelf where it has to wait, or into a stream. Its rank is set here and nowhere else.
 local function place(row, keep_rank)
   row[HOLD] = 0
-  if row[FLOW_ID] ~= '' and call('HGET', P .. 'flow:' .. row[FLOW_ID], 'started') ~= '1' then
+  if row[FLOW_ID] ~= '' and not flow_of(row[FLOW_ID]).started then
     return hold(row, FLOW)
   end
   if row[EDGES] > 0 then return hold(row, PARENTS) end
@@ -213,7 +251,7 @@ function end_job(row, state, reason, keep, ended_us)
   end
   if row[FLOW_ID] == '' then
     set_purge(row)
-  elseif call('HINCRBY', P .. 'flow:' .. row[FLOW_ID], 'open', -1) == 0 then
+  elseif count_open(row[FLOW_ID], -1).open == 0 then
     chore('retain', row[FLOW_ID], '-inf')
   end
 end
@@ -244,12 +282,10 @@ local function drop(row)
   if row[PRINT] ~= '' then zput('fp:' .. row[PRINT], id, false) end
   if row[LANE] ~= '' then zput('la:' .. row[LANE], id, false) end
   if row[FLOW_ID] ~= '' then
-    call('ZREM', P .. 'fn:' .. row[FLOW_ID], id)
-    if call('EXISTS', P .. 'fn:' .. row[FLOW_ID]) == 0 then
-      call('DEL', P .. 'flow:' .. row[FLOW_ID])
-      call('HDEL', P .. 'facts', 'flow/' .. row[FLOW_ID])
-    end
+    zput('fn:' .. row[FLOW_ID], id, false)
+    flow_of(row[FLOW_ID]).left = true
   end
+  requests[id] = nil
   call('UNLINK', P .. 'j:' .. id, P .. 'r:' .. id)
   if row[EXTRAS] > 0 then
     call('UNLINK', P .. 'x:' .. id, P .. 'lh:' .. id, P .. 'lt:' .. id, P .. 'a:' .. id, P .. 'st:' .. id)
@@ -352,15 +388,10 @@ local function insert(id, request, past, result, heir_of)
   local at = head[R_AT] or -1
   row[DUE] = at >= 0 and at or now + head[R_DELAY]
   if heir_of then row[HEIR_OF] = hex(heir_of) end
-  call('SET', P .. 'r:' .. id, request)
+  requests[id] = request
   if key then take_key(row, key, until_ == UNTIL_TIME and now + head[R_PERIOD] or 0) end
   if row[LANE] ~= '' then zput('la:' .. row[LANE], id, now) end
-  if row[FLOW_ID] ~= '' then
-    -- By a count of its own: ranks are dealt out to jobs that come into a stream, and a node may never.
-    local last = call('ZRANGE', P .. 'fn:' .. row[FLOW_ID], -1, -1, 'WITHSCORES')[2]
-    call('ZADD', P .. 'fn:' .. row[FLOW_ID], number(math.max(tonumber(last or 0) + 1, now)), id)
-    call('HINCRBY', P .. 'flow:' .. row[FLOW_ID], 'open', 1)
-  end
+  if row[FLOW_ID] ~= '' then add_node(row[FLOW_ID], id) end
   if past then
     bring_back(row, past, result, head[R_PARENTS])
   elseif join_parents(row, head[R_PARENTS]) then
@@ -411,8 +442,9 @@ end
 
 -- Starts a flow's waiting nodes, or, once it has ended, lets their retention begin.
 local function walk_flow(kind, flow, from, limit)
+  flush() -- nodes of this very step are among them
   local nodes = call('ZRANGEBYSCORE', P .. 'fn:' .. flow, from, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
-  local open = tonumber(call('HGET', P .. 'flow:' .. flow, 'open') or 0)
+  local open = flow_of(flow).open
   for index = 1, #nodes, 2 do
     local row = load(nodes[index])
     if row and kind == 'start' and row[HOLD] == FLOW then

@@ -42,6 +42,10 @@ local DEFAULT = {
 }
 local MISSING = { __index = DEFAULT }
 
+-- Fields of a request's head; requests.py has the same list.
+local R_TASK, R_QUEUE, R_PRIORITY, R_DELAY, R_AT, R_EXPIRES, R_LANE, R_LANE_LIMIT = 1, 2, 3, 4, 5, 6, 7, 8
+local R_UNTIL, R_KEY, R_PERIOD, R_GATE, R_NEEDS, R_FLOW, R_PARENTS, R_RETRY_OF, R_TAGS = 9, 10, 11, 12, 13, 14, 15, 16, 17
+
 -- What a job has besides its record: bits of EXTRAS.
 local HAS_EXTRA, HAS_LOG, HAS_ATTEMPTS, HAS_STEPS = 1, 2, 4, 8
 
@@ -231,7 +235,7 @@ end
 -- ── the shelf of each state ──
 
 local counts, runs, woken, ends, asked = {}, {}, {}, {}, {}
-local at_end = {}
+local at_end, requests = {}, {}
 
 local function count(row, n)
   local key = row[QUEUE] .. '|' .. row[TASK] .. '|' .. row[STATE]
@@ -402,6 +406,10 @@ local function finish()
       pairs_[#pairs_ + 1] = P .. 'j:' .. id
       pairs_[#pairs_ + 1] = pack(row)
     end
+  end
+  for id, request in pairs(requests) do
+    pairs_[#pairs_ + 1] = P .. 'r:' .. id
+    pairs_[#pairs_ + 1] = request
   end
   for start = 1, #pairs_, 1000 do call('MSET', unpack(pairs_, start, math.min(start + 999, #pairs_))) end
   local ended = 0
