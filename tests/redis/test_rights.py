@@ -27,8 +27,8 @@ OF_THE_LINK = {"client|setinfo", "config|get", "eval", "evalsha", "info", "ping"
 
 def line() -> list[str]:
     """The words of the line after the user's name."""
-    (found,) = re.findall(r"^ACL SETUSER windlass ((?:.*\\\n)*.*)$", PAGE, re.MULTILINE)
-    return found.replace("\\\n", " ").split()
+    (found,) = re.findall(r"^user windlass (.*)$", PAGE, re.MULTILINE)
+    return found.split()
 
 
 def granted() -> set[str]:
