@@ -22,7 +22,7 @@ for _package in ("pytest", "hypothesis"):
     except ModuleNotFoundError as error:
         if error.name != _package:
             raise
-        todo = 'Run: pip install "windlass[testing]"'
+        todo = "Run: pip install pytest hypothesis"
         raise MissingExtra(f"The conformance suite needs the package {_package}.", todo) from None
 
 import pytest  # noqa: E402
