@@ -3,6 +3,8 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/.stamp
+# Most tests wait for processes more than they compute: one more at a time than there are cores.
+TESTERS = $(shell expr $(CORES) + 1)
 CORES = $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 RESULTS := .cache/results
 SOURCES = src tests bench scripts examples
@@ -52,7 +54,7 @@ demo: $(STAMP) ## show workers, queues and jobs live for a minute (DEMO_SECONDS,
 test: $(STAMP) ## run all tests but the long ones, then the conformance suite on every other Python found
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@status=0; \
-	$(BIN)/python -m pytest -q -n $(CORES) --dist loadgroup --junitxml=$(RESULTS)/main.xml tests || status=1; \
+	$(BIN)/python -m pytest -q -n $(TESTERS) --dist loadgroup --junitxml=$(RESULTS)/main.xml tests || status=1; \
 	$(BIN)/python scripts/test_pythons.py $(RESULTS) || status=1; \
 	$(BIN)/python scripts/count_tests.py $(RESULTS) || status=1; \
 	exit $$status

@@ -1,9 +1,9 @@
-"""Run the conformance suite on every other CPython >= 3.11 of the machine, from the built wheel.
+"""Run the conformance suite on every other minor version of CPython >= 3.11 of the machine, from the built wheel.
 
     python scripts/test_pythons.py <folder for the JUnit reports>
 
-Looked at: python3.11 ... python3.15 on the PATH, python3, and those that pyenv has installed. Each version
-is tested once, in a virtual environment of its own under .cache/pythons/<version>, with nothing but the
+Looked at: python3.11 ... python3.15 on the PATH, python3, and those that pyenv has installed. Each minor
+version is tested once, in a virtual environment of its own under .cache/pythons/<version>, with nothing but the
 wheel and its `testing` extra: this also shows that the wheel is whole and the suite needs no tool of ours.
 The Python that runs this script is left out, because all of it has run on it. Pre-releases and
 free-threaded builds are named and left out.
@@ -60,6 +60,10 @@ class Python:
     version: str
     kind: str
 
+    @property
+    def minor(self) -> str:
+        return self.version.rpartition(".")[0]
+
 
 class Failed(Exception):
     """A step before the tests did not work; the text is what it printed."""
@@ -89,13 +93,13 @@ def candidates() -> list[str]:
 
 
 def found() -> list[Python]:
-    """Find each version once, the running one left out, oldest first."""
+    """Find one of each minor version and kind, that of the running one left out, oldest first."""
     own = probe(sys.executable)
-    pythons: dict[str, Python] = {}
+    pythons: dict[tuple[str, str], Python] = {}
     for path in candidates():
         python = probe(path)
-        if python and not (own and python.version == own.version and python.kind == own.kind):
-            pythons.setdefault(f"{python.version} {python.kind}", python)
+        if python and not (own and python.minor == own.minor and python.kind == own.kind):
+            pythons.setdefault((python.minor, python.kind), python)
     return sorted(pythons.values(), key=lambda python: [int(part) for part in python.version.split(".")[:2]])
 
 

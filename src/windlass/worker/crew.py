@@ -287,10 +287,11 @@ class Crew:
         self.consumer.stop(SETTLE_S)
         self.give_back(self.staff.take_back())
         in_time = self.desk.wait_until_empty(drain_s)
-        running = () if in_time else self.staff.running()
+        if not in_time:
+            self._tell_of_those_that_run()  # before the staff ends: its claims go back with it
         self.staff.stop(left_s())
         if not in_time:
-            self._give_up(running)
+            self._give_up()
         self.settler.stop(left_s())
         for settlement in [] if self.settler.alive else self.settler.drain(left_s()):
             log.error("The end of job %s was not settled; it will be run again.", show_id(settlement.id))
@@ -310,12 +311,16 @@ class Crew:
         log.info("Worker %s has stopped.", self._name)
         return in_time
 
-    def _give_up(self, running: Container[JobId]) -> None:
+    def _tell_of_those_that_run(self) -> None:
+        running = self.staff.running()
+        for claim in list(self.desk.open.values()):
+            if claim.id in running:
+                log.warning("The job %s still runs; it goes back to the store.", show_id(claim.id))
+
+    def _give_up(self) -> None:
         """The drain is over: what still runs goes back to the store; its end comes too late to count.
 
         One whose end lies with the settler goes there twice; the store takes the first, which is its end.
         """
         for claim in list(self.desk.open.values()):
-            if claim.id in running:
-                log.warning("The job %s still runs; it goes back to the store.", show_id(claim.id))
             self.settler.put(given_back(claim), urgent=True)
