@@ -1,4 +1,4 @@
-"""lua/parts/gates.lua against core/rates.py: whole numbers there, doubles here."""
+"""lua/modules/gates.lua against core/rates.py: whole numbers there, doubles here."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from windlass.core.rates import Rate
 
 NOW_US = 1_800_000_000_000_000
 YEAR_US = 366 * 86_400_000_000
-GATES = resources.files("windlass.engines.redis").joinpath("lua", "parts", "gates.lua").read_text("utf-8")
+GATES = resources.files("windlass.engines.redis").joinpath("lua", "modules", "gates.lua").read_text("utf-8")
 ASKED = """
 local rule, tat, n = cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local function show(value) return string.format('%.0f', value) end
-return { show(allowance(rule, tat, now)), show(next_token(rule, tat)), show(advance(rule, math.max(tat, now), n)) }
+local after = gates.advance(rule, math.max(tat, now), n)
+return { show(allowance(rule, tat, now)), show(next_token(rule, tat)), show(after) }
 """
-SOURCE = f"local call, P, now = redis.call, KEYS[1], tonumber(ARGV[1])\n{GATES}\n{ASKED}"
+SOURCE = f"local call, P, now = redis.call, KEYS[1], tonumber(ARGV[1])\nlocal gates = {{}}\n{GATES}\n{ASKED}"
 
 
 def ask(client: Any, rate: Rate, tat_us: int, n: int) -> list[int]:

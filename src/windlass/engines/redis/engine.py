@@ -19,7 +19,7 @@ from windlass.core.errors import StoreClosed
 from windlass.core.gates import read_gate
 from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.intake import check_jobs
-from windlass.core.job import Job, Progress
+from windlass.core.job import Job, Outcome, Progress, State
 from windlass.core.lifecycle import Transition, why_not
 from windlass.core.limits import Limits
 from windlass.engines.checks import (
@@ -235,7 +235,7 @@ class RedisEngine:
                 known = tuple(edge for edge in job.request.parents if edge.parent not in coming)
                 alone = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, parents=known))
                 args += pack_job(alone)[1:3]
-            self._run("parents", [self._packed_limits, *args])
+            self._run("parents", args)
 
     def claim(self, order: Order, /) -> Claims:
         check_order(order)
@@ -441,7 +441,7 @@ def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _pack_limits(limits: Limits) -> bytes:
-    """The limits as `limits` in lua/parts/admission.lua reads them."""
+    """The limits as `limits` in lua/parts/limits.lua reads them."""
     return _pack(
         (
             limits.aging_step_us,
@@ -482,13 +482,16 @@ def _claim(job_id: JobId, record: bytes, request: bytes | None) -> Claim | None:
 
 
 def _settlement(settlement: Settlement) -> list[bytes]:
-    """What settle.lua takes of a settlement and its follow-ups."""
+    """What settle.lua takes of a settlement and its follow-ups; a plain success says its fence and how long it ran."""
+    ran = -1 if settlement.ran_us is None else settlement.ran_us
+    if settlement.result is not None and _is_plain_success(settlement):
+        return [settlement.id, _pack((str(settlement.fence), ran)), settlement.result, b""]
     follow_ups = [part for job in settlement.follow_ups for part in pack_job(job)]
     head = (
         str(settlement.fence),
+        ran,
         "" if settlement.outcome is None else settlement.outcome.value,
         _transition(settlement.transition),
-        _given(settlement.ran_us),
         _given(settlement.keep_us),
         _given(settlement.keep_result_us),
         int(settlement.result is not None),
@@ -498,6 +501,19 @@ def _settlement(settlement: Settlement) -> list[bytes]:
         len(settlement.follow_ups),
     )
     return [settlement.id, _pack(head), settlement.result or b"", pack_failure(settlement.failure), *follow_ups]
+
+
+def _is_plain_success(settlement: Settlement) -> bool:
+    transition = settlement.transition
+    return (
+        settlement.outcome is Outcome.SUCCEEDED
+        and transition.to is State.SUCCEEDED
+        and not transition.suspect
+        and transition.reason is None
+        and settlement.keep_us is settlement.keep_result_us is settlement.queue is None
+        and settlement.failure is settlement.become is None
+        and not settlement.follow_ups
+    )
 
 
 def _given(value: int | None) -> int:
@@ -521,7 +537,7 @@ def _job(job_id: JobId, found: Sequence[Any], log_after: int, now_us: int) -> Jo
     job, row = read_job(job_id, record, stored, failure)
     return msgspec.structs.replace(
         job,
-        result=result[1:] if result is not None and now_us < row.result_until_us else None,
+        result=result if result is not None and now_us < row.result_until_us else None,
         attempts=tuple(map(read_attempt, attempts)),
         progress=None if progress is None else Progress(at_us=int(progress_us), data=progress),
         log=read_lines(lines, log_after),
@@ -559,7 +575,7 @@ def _bucket(start_us: int, key: bytes, n: bytes) -> Bucket:
 
 
 def _rule(value: bytes) -> bytes:
-    """A gate's rule as lua/parts/gates.lua reads it."""
+    """A gate's rule as lua/modules/gates.lua reads it."""
     gate = read_gate(value)
     rate = gate.rate
     return _pack(

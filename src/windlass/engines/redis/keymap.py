@@ -47,7 +47,8 @@ KEYS: Final = (
     # ── a job
     Key("j:<job>", "string", "its record", _JOB),
     Key("r:<job>", "string", "its request", _JOB),
-    Key("x:<job>", "hash", "what few have: `failure`, `result`, `progress` and its time, sizes of the log", _JOB),
+    Key("o:<job>", "string", "its result", _JOB),
+    Key("x:<job>", "hash", "what few have: `failure`, `progress` and its time, sizes of the log", _JOB),
     Key("a:<job>", "list", "its attempts", _JOB),
     Key("lh:<job>", "list", "the first lines of its log", _JOB),
     Key("lt:<job>", "list", "the last lines of its log", _JOB),

@@ -3,7 +3,7 @@
     4 bytes: length of the head   4 bytes: length of the options   head   options   payload
 
 The head is MessagePack, and all of it that scripts read: a list, whose order is that of `Head` and of the numbers R_…
-in lua/parts/store.lua. Options and payload are bytes to everybody but those who made them.
+in lua/parts/rows.lua. Options and payload are bytes to everybody but those who made them.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def pack_job(job: Job) -> tuple[bytes, bytes, bytes, bytes]:
 
 
 def _past(job: Job, record: Record) -> list[object]:
-    """What an imported job has behind it: `bring_back` in lua/parts/admission.lua reads it by these places."""
+    """What an imported job has behind it: `bring_back` in lua/modules/imports.lua reads it by these places."""
     return [
         STATES[record.state],
         record.queue,

@@ -24,7 +24,7 @@ _HOLDS: Final = (None, Hold.FLOW, Hold.PARENTS, Hold.LANE)
 
 
 class Row(msgspec.Struct, array_like=True):
-    """The fields of a stored record in their order, which is that of the numbers in lua/parts/store.lua.
+    """The fields of a stored record in their order, which is that of the numbers in lua/parts/rows.lua.
 
     Fences are text: they may be larger than what Lua can count. Ids are hexadecimal; 0 and '' stand for nothing.
     """
@@ -48,11 +48,6 @@ class Row(msgspec.Struct, array_like=True):
     purge_us: int = 0
     result_until_us: int = 0
     extras: int = 0
-    crashes: int = 0
-    losses: int = 0
-    suspect: int = 0
-    reason: str = ""
-    asked: int = 0
     hold: int = 0
     expires_us: int = 0
     gate: str = ""
@@ -66,6 +61,11 @@ class Row(msgspec.Struct, array_like=True):
     until: int = 0
     key: str = ""
     key_until_us: int = 0
+    crashes: int = 0
+    losses: int = 0
+    suspect: int = 0
+    reason: str = ""
+    asked: int = 0
     heir: str = ""
     heir_of: str = ""
     print: str = ""
@@ -132,7 +132,7 @@ def fingerprint(failure: Failure | None) -> str:
 
 
 def attempt_fields(attempt: Attempt) -> tuple[int, str, str, str, int, int, str]:
-    """An attempt as `remember` in lua/parts/settling.lua writes it."""
+    """An attempt as `remember` in lua/modules/extras.lua writes it."""
     return (
         attempt.attempt,
         str(attempt.fence),

@@ -1,11 +1,16 @@
-"""The Lua scripts: one file per verb in lua/, put together from the parts it names in its `-- with:` line.
+"""The Lua scripts: one file per verb in lua/, put together from parts and modules.
 
-A server knows no modules, so each script carries what it needs. It is sent once and called by its SHA from then on.
+A server knows no modules, so each script carries what it needs. It is sent once and called by its SHA from then on, and
+runs from its first line at every call: a function that is defined for nothing costs as much as the work on a job. So
+there are two kinds of files. Parts (lua/parts) are local functions and variables that stand at the beginning of each
+script that names them in its `-- with:` line. Modules (lua/modules) are functions in a table, `lanes.join`: those that
+a script names are defined at its beginning too; the others that it may come to are defined when it first uses one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
@@ -13,26 +18,11 @@ from windlass.core.lifecycle import POISON_CRASHES, SUSPECT_LOSSES
 from windlass.engines.protocol import ATTEMPTS_KEPT, BATCH, LINE_COST, STEPS_KEPT
 from windlass.engines.redis.script import Script
 
-VERBS = (
-    "open",
-    "parents",
-    "insert",
-    "claim",
-    "settle",
-    "renew",
-    "note",
-    "sweep",
-    "fetch",
-    "shelves",
-    "search",
-    "amend",
-    "tally",
-    "read",
-    "write",
-    "listen",
-    "signal",
-)
-_WITH = "-- with: "
+_FOLDER = resources.files("windlass.engines.redis").joinpath("lua")
+VERBS = tuple(sorted(file.name.removesuffix(".lua") for file in _FOLDER.iterdir() if file.name.endswith(".lua")))
+_MODULES = tuple(sorted(file.name.removesuffix(".lua") for file in _FOLDER.joinpath("modules").iterdir()))
+_WITH = re.compile(r"^-- with:(.*)$", re.MULTILINE)
+_USED = re.compile(rf"\b({'|'.join(_MODULES)})\.(?!\.)")
 _NUMBERS = {
     "BATCH": BATCH,
     "ATTEMPTS_KEPT": ATTEMPTS_KEPT,
@@ -41,6 +31,7 @@ _NUMBERS = {
     "POISON_CRASHES": POISON_CRASHES,
     "SUSPECT_LOSSES": SUSPECT_LOSSES,
 }
+_COMMENT = re.compile(r"--[^\n]*")
 _CONSTANTS = re.compile(r"^local ([A-Z][A-Z_, ]*) = (-?[0-9][-0-9, ]*)$", re.MULTILINE)
 _TOKEN = re.compile(r"'[^'\n]*'|--[^\n]*|\b[A-Z][A-Z_]+\b")
 
@@ -48,15 +39,55 @@ _TOKEN = re.compile(r"'[^'\n]*'|--[^\n]*|\b[A-Z][A-Z_]+\b")
 @cache
 def script(name: str) -> Script:
     """The script of a verb."""
-    folder = resources.files("windlass.engines.redis").joinpath("lua")
-    verb = folder.joinpath(f"{name}.lua").read_text("utf-8")
-    parts = next(line for line in verb.splitlines() if line.startswith(_WITH)).removeprefix(_WITH).split()
-    texts = [folder.joinpath("parts", f"{part}.lua").read_text("utf-8") for part in parts]
-    # The verb is a function of its own: Lua lets one have two hundred local variables.
-    return Script(name, _inlined("\n".join([*texts, "return (function()", verb, "end)()"])).encode())
+    verb = _read(f"{name}.lua")
+    found = _WITH.search(verb)
+    assert found is not None, f"{name}.lua names what it is put together from"
+    named = found[1].split()
+    at_once = [name for name in named if name in _MODULES]
+    parts = ["base", *(name for name in named if name not in _MODULES)]
+    source = "\n".join(_read("parts", f"{part}.lua") for part in parts)
+    rarely = sorted(_used(source + verb, *map(_module, at_once)) - set(at_once))
+    declared = "\n".join(f"local {module} = {{}}" for module in at_once)
+    if rarely:
+        declared += _read("parts", "rarely.lua")
+        declared += "\n".join(f"local {module} = setmetatable({{}}, ASLEEP)" for module in rarely)
+    return Script(name, _inlined("\n".join([declared, source, *map(_module, at_once), _defined(rarely), _body(verb)])))
 
 
-def _inlined(source: str) -> str:
+def _read(*path: str) -> str:
+    return _FOLDER.joinpath(*path).read_text("utf-8")
+
+
+def _used(*sources: str) -> set[str]:
+    """The modules that sources use, and those that they use."""
+    used: set[str] = set()
+    found = {module for source in sources for module in _USED.findall(_COMMENT.sub("", source))}
+    while found:
+        used |= found
+        found = {
+            other for module in found for other in _USED.findall(_COMMENT.sub("", _read("modules", f"{module}.lua")))
+        } - used
+    return used
+
+
+def _module(module: str) -> str:
+    return f"do\n{_read('modules', f'{module}.lua')}\nend"
+
+
+def _defined(modules: Sequence[str]) -> str:
+    """What defines the modules that are used rarely, all of them at once."""
+    if not modules:
+        return ""
+    awake = "\n".join(f"setmetatable({module}, nil)" for module in modules)
+    return "\n".join(["define = function()", awake, *map(_module, modules), "end"])
+
+
+def _body(verb: str) -> str:
+    """The verb as a function of its own: Lua lets one have two hundred local variables."""
+    return f"return (function()\n{verb}\nend)()"
+
+
+def _inlined(source: str) -> bytes:
     """The source with its constants as numbers, and without comments.
 
     A server runs a script from its first line at every call. Each local that a function uses costs a search among all
@@ -71,4 +102,4 @@ def _inlined(source: str) -> str:
         return "" if text.startswith("--") else constants.get(text, text)
 
     lines = _TOKEN.sub(put, _CONSTANTS.sub("", source)).splitlines()
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+    return "\n".join(line.rstrip() for line in lines if line.strip()).encode()

@@ -151,7 +151,6 @@ def _step(run: Run, query: Query, walk: Walk, place: Place | None, most: int, wa
         most,
         wanted,
         False if place is None else place[0],
-        "" if place is None else place[1],
         False if query.since_us is None else query.since_us,
         False if query.until_us is None else query.until_us,
         int(walk.stops),
@@ -164,7 +163,8 @@ def _step(run: Run, query: Query, walk: Walk, place: Place | None, most: int, wa
         query.fingerprint or "",
         query.tag or "",
     )
-    scanned, counted, done, score, last, time_us, *found = run("search", [msgspec.msgpack.encode(asked), *walk.shelves])
+    head, after = msgspec.msgpack.encode(asked), b"" if place is None else bytes.fromhex(place[1])
+    scanned, counted, done, score, last, time_us, *found = run("search", [head, after, *walk.shelves])
     jobs = [read_job(*each)[0] for each in found]
     if last is None:
         return Step(scanned, counted, bool(done), jobs)

@@ -1,5 +1,5 @@
 -- amend: changes jobs that may be changed; says of the others why not.
--- with: store spared writing admission
+-- with: limits rows shelves finish spared writing doors ending chores
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {change, states in which it may be made, reason}, ids…
@@ -12,7 +12,7 @@ for _, state in ipairs(may) do allowed[state] = true end
 
 local function cancel(row)
   if row[STATE] ~= RUNNING then
-    end_job(row, CANCELLED, reason ~= '' and reason or 'cancelled')
+    ending.end_job(row, CANCELLED, reason ~= '' and reason or 'cancelled')
     return
   end
   local kept = row[ASKED] == 1 and row[REASON] or ''
@@ -20,32 +20,32 @@ local function cancel(row)
   row[ASKED] = 1
   call('SADD', P .. 'asked:' .. row[WORKER], ids[row])
   asked[row[WORKER]] = true
-  save(row)
+  dirty[row] = true
 end
 
 local function retry(row)
   local id = ids[row]
-  local head = head_of(id)
+  local head = extras.head_of(id)
   if not head then return { 0 } end
   if row[UNTIL] > 0 then
-    local there = holder(head[R_KEY])
+    local there = keys.holder(head[R_KEY])
     if there and there ~= row then return ids[there] end
   end
   leave(row)
   zput('purge', id, false)
-  set_failure(row, '', '')
-  set_extra(row, 'result', nil)
+  extras.set_failure(row, '', '')
+  if row[EXTRAS] >= HAS_RESULT then extras.drop_result(row) end
   row[ATTEMPT], row[CRASHES], row[LOSSES], row[SUSPECT] = 1, 0, 0, 0
   row[ENDED], row[PURGE], row[EXPIRES], row[STARTED], row[ASKED] = 0, 0, 0, 0, 0
   row[REASON], row[HEIR], row[DUE], row[QUEUE] = '', '', now, head[R_QUEUE]
-  if row[FLOW_ID] ~= '' then count_open(row[FLOW_ID], 1) end
-  place(row)
+  if row[FLOW_ID] ~= '' then flows.count_open(row[FLOW_ID], 1) end
+  doors.place(row)
   return nil
 end
 
 local function delete(row)
-  if row[STATE] <= SCHEDULED then end_job(row, CANCELLED) end
-  drop(row)
+  if row[STATE] <= SCHEDULED then ending.end_job(row, CANCELLED) end
+  ending.drop(row)
 end
 
 local wanted = {}
@@ -54,7 +54,7 @@ preload(wanted)
 
 local answers = {}
 for index, id in ipairs(wanted) do
-  local row = load(id)
+  local row = row_of(id)
   local state = row and row[STATE] or 0
   answers[index] = 0
   if not allowed[state] then
@@ -66,11 +66,11 @@ for index, id in ipairs(wanted) do
   elseif change == 'run_now' then
     leave(row)
     row[DUE] = now
-    place(row)
+    doors.place(row)
   else
     delete(row)
   end
 end
-do_chores(BATCH)
+chores.go_on(BATCH)
 finish()
 return answers

@@ -1,5 +1,5 @@
 -- claim: takes ready jobs for a worker, in the order of rank, through the gates that are open.
--- with: store spared writing admission gates desks
+-- with: limits rows shelves finish spared writing desks fences
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {worker, ticket, limit, suspects, queues or false, tasks or false, free, total}
@@ -10,19 +10,18 @@ local worker, ticket, limit, suspects, queues, tasks, free, total = unpack(cmsgp
 
 -- ── the worker's card ──
 
-local desk = call('HGET', P .. 'desks', worker)
-desk = desk and unpacked(desk)
+local desk = desks.of(worker)
 if not desk or desk[D_LOST] == 1 then return redis.error_reply('WINDLASS GONE ' .. worker) end
 if desk[D_SEEN] + desk[D_LEASE] < now then return redis.error_reply('WINDLASS LEASE ' .. worker) end
 
 local function show(wait, claimed)
-  local answer = { wait, version }
-  local keys = {}
-  for index, row in ipairs(claimed) do keys[index] = P .. 'r:' .. ids[row] end
-  local requests = #keys > 0 and call('MGET', unpack(keys)) or {}
-  for index, row in ipairs(claimed) do
+  local answer, requests = { wait, version }, {}
+  for index = 1, #claimed do requests[index] = P .. 'r:' .. ids[claimed[index]] end
+  requests = #claimed > 0 and call('MGET', unpack(requests))
+  for index = 1, #claimed do
+    local row = claimed[index]
     answer[#answer + 1] = ids[row]
-    answer[#answer + 1] = pack(row)
+    answer[#answer + 1] = dirty[row] or pack(row)
     answer[#answer + 1] = requests[index]
   end
   return answer
@@ -33,7 +32,7 @@ if ticket == desk[D_TICKET] then
   local running = call('ZRANGE', P .. 'w:' .. worker, 0, -1)
   preload(running)
   for _, id in ipairs(running) do
-    local row = load(id)
+    local row = row_of(id)
     if row and row[TICKET] == ticket then held[#held + 1] = row end
   end
   return show(-1, held)
@@ -42,67 +41,34 @@ if ticket < desk[D_TICKET] then
   return redis.error_reply('WINDLASS TICKET ' .. number(desk[D_TICKET]))
 end
 
-local chosen = tasks and {}
-if tasks then
-  for _, task in ipairs(tasks) do chosen[task] = true end
-end
-local known = {}
+local chosen, known = tasks and {}, {}
+for _, task in ipairs(tasks or {}) do chosen[task] = true end
 
 -- Whether the worker wants a task, of those its card lists.
-local function wanted(task)
-  if chosen and not chosen[task] then return false end
-  if desk[D_ALL] == 1 then return true end
-  if known[task] == nil then known[task] = call('SISMEMBER', P .. 'tk:' .. worker, task) == 1 end
-  return known[task]
+local function is_wanted(task)
+  local is = known[task]
+  if is == nil then
+    is = not (chosen and not chosen[task]) and (desk[D_ALL] == 1 or call('SISMEMBER', P .. 'tk:' .. worker, task) == 1)
+    known[task] = is
+  end
+  return is
 end
 
 -- ── what may be spent ──
 
 for name, amount in pairs(free) do total[name] = math.max(total[name] or 0, amount) end
 
-local function needs_of(text)
-  local needs = {}
-  for name, amount in string.gmatch(text, '([^=,]+)=([^,]+)') do needs[name] = tonumber(amount) end
-  return needs
-end
-
--- The least that a job of a resource class needs.
-local function least_of(text)
-  local needs = needs_of(text)
-  for name, amount in pairs(needs) do
-    local _, bits = math.frexp(amount - 1)
-    needs[name] = amount - 2 ^ math.max(0, bits - 3) + 1
-  end
-  return needs
-end
-
-local function fits(needs, room)
-  for name, amount in pairs(needs) do
-    if (room[name] or 0) < amount then return false end
-  end
-  return true
-end
-
 local has_rules = call('EXISTS', P .. 'rules') == 1
 local places, rules, spent = {}, {}, {}
-
-local function open_gate(gate)
-  if places[gate] == nil then
-    local rule = rule_of(gate)
-    places[gate] = math.huge
-    if rule then
-      rules[gate] = rule
-      local running = tonumber(call('HGET', P .. 'run', gate) or 0)
-      places[gate] = opening(rule, tonumber(call('HGET', P .. 'tat', gate) or 0), running) or math.huge
-    end
-  end
-  return places[gate] > 0
-end
 
 local function is_open(candidate)
   if not has_rules then return true end
   for _, gate in ipairs(candidate.gates) do
-    if not open_gate(gate) then return false end
+    if places[gate] == nil then
+      local rule, bound = gates.look(gate)
+      places[gate], rules[gate] = bound or math.huge, rule
+    end
+    if places[gate] <= 0 then return false end
   end
   return true
 end
@@ -119,7 +85,7 @@ local function next_head(candidate)
     if candidate.at >= #found then
       if candidate.done then return nil end
       local size = limit + 8
-      found = call('ZRANGE', P .. 's:' .. candidate.stream, candidate.from, candidate.from + size - 1)
+      found = call('ZRANGE', P .. candidate.stream, candidate.from, candidate.from + size - 1)
       preload(found)
       candidate.found, candidate.at, candidate.from = found, 0, candidate.from + size
       candidate.done = #found < size
@@ -130,20 +96,19 @@ local function next_head(candidate)
       return nil
     end
     candidate.at = candidate.at + 1
-    local row = load(found[candidate.at])
+    local row = rows[found[candidate.at]]
     if not row then
-      -- Its record is gone, as after a failover that lost it, or cannot be read.
-      cut = set_aside(found[candidate.at], 's:' .. candidate.stream, READY) or cut
+      cut = damage.set_aside(found[candidate.at], candidate.stream, READY) or cut
       touched[candidate.stream] = candidate.queue
       aside = aside + 1
     elseif row[EXPIRES] > 0 and row[EXPIRES] <= now then
-      end_job(row, EXPIRED)
+      ending.end_job(row, EXPIRED)
       aside = aside + 1
       cut = true
-    elseif not wanted(row[TASK]) or (row[NEEDS] ~= '' and not fits(needs_of(row[NEEDS]), total)) then
+    elseif not is_wanted(row[TASK]) or (row[NEEDS] ~= '' and not needs.fit(needs.read(row[NEEDS]), total)) then
       leave(row)
       row[PARKED] = 1
-      make_ready(row)
+      doors.make_ready(row)
       aside = aside + 1
     else
       return row
@@ -151,19 +116,26 @@ local function next_head(candidate)
   end
 end
 
-local moved = come_due(BATCH)
-if moved > 0 then flush() end
+local function next_due()
+  return tonumber(call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')[2])
+end
+
+local due = next_due()
+if due and due <= now then
+  doors.come_due(BATCH)
+  flush()
+  due = next_due()
+end
 
 local candidates = {}
 for _, queue in ipairs(queues or call('SMEMBERS', P .. 'queues')) do
   local heads = call('ZRANGE', P .. 'h:' .. queue, 0, -1, 'WITHSCORES')
   for index = 1, #heads, 2 do
-    local stream = heads[index]
-    local gate, class, task, suspect = string.match(stream, '^[^|]*|([^|]*)|([^|]*)|([^|]*)|(.)$')
-    if tonumber(suspect) == suspects and (task == '' or wanted(task)) then
-      local candidate = { queue = queue, stream = stream, rank = tonumber(heads[index + 1]), found = {}, at = 0, from = 0 }
+    local gate, class, task, suspect = string.match(heads[index], '^[^|]*|([^|]*)|([^|]*)|([^|]*)|(.)$')
+    if tonumber(suspect) == suspects and (task == '' or is_wanted(task)) then
+      local candidate = { queue = queue, stream = 's:' .. heads[index], rank = tonumber(heads[index + 1]), found = {}, at = 0, from = 0 }
       candidate.gates = gate == '' and { 'queue/' .. queue } or { 'queue/' .. queue, 'gate/' .. gate }
-      if class ~= '' then candidate.least = task == '' and least_of(class) or needs_of(class) end
+      if class ~= '' then candidate.least = task == '' and needs.least_of(class) or needs.read(class) end
       candidates[#candidates + 1] = candidate
     end
   end
@@ -175,13 +147,13 @@ local heads, starving = {}, false
 for _, candidate in ipairs(candidates) do
   if not candidate.least then
     if is_open(candidate) then heads[#heads + 1] = candidate end
-  elseif fits(candidate.least, total) then
+  elseif needs.fit(candidate.least, total) then
     local row = next_head(candidate)
     if row then
-      candidate.row, candidate.rank, candidate.needs = row, row[RANK], needs_of(row[NEEDS])
-      if fits(candidate.needs, free) then
+      candidate.row, candidate.rank, candidate.needs = row, row[RANK], needs.read(row[NEEDS])
+      if needs.fit(candidate.needs, free) then
         heads[#heads + 1] = candidate
-      elseif is_open(candidate) and row[DUE] < now - 9 * AGING then
+      elseif is_open(candidate) and row[DUE] < now - 9 * limits[L_AGING] then
         starving = true
       end
     end
@@ -208,45 +180,58 @@ local function put_back(candidate)
 end
 
 local taken = {}
+
+-- Counts a job that is taken against what its stream's jobs may use.
+local function spend(candidate)
+  if has_rules then
+    for _, gate in ipairs(candidate.gates) do
+      spent[gate] = (spent[gate] or 0) + 1
+      places[gate] = places[gate] - 1
+    end
+  end
+  if candidate.needs then
+    for name, amount in pairs(candidate.needs) do free[name] = free[name] - amount end
+  end
+end
+
 while #heads > 0 and #taken < limit do
   local candidate = table.remove(heads)
-  if is_open(candidate) and not (candidate.needs and not fits(candidate.needs, free)) then
+  local bound = heads[#heads] and heads[#heads].rank or math.huge
+  -- As long as it is the first of all, it goes on.
+  while candidate and #taken < limit and is_open(candidate) do
+    if candidate.needs and not needs.fit(candidate.needs, free) then break end
     local row = candidate.row or next_head(candidate)
-    if row and not candidate.row and row[RANK] > candidate.rank then
+    if not row then break end
+    if row[RANK] > candidate.rank and row[RANK] >= bound then
       candidate.row, candidate.rank = row, row[RANK]
       put_back(candidate)
-    elseif row then
+      candidate = nil
+    else
       taken[#taken + 1] = row
-      for _, gate in ipairs(candidate.gates) do
-        spent[gate] = (spent[gate] or 0) + 1
-        if places[gate] then places[gate] = places[gate] - 1 end
-      end
-      if candidate.needs then
-        for name, amount in pairs(candidate.needs) do free[name] = free[name] - amount end
-      end
-      row = next_head(candidate)
-      if row then
-        candidate.row, candidate.rank = row, row[RANK]
-        if candidate.needs then candidate.needs = needs_of(row[NEEDS]) end
+      spend(candidate)
+      row = #taken < limit and next_head(candidate) or nil
+      candidate.row = row
+      if not row then break end
+      candidate.rank = row[RANK]
+      if candidate.needs then candidate.needs = needs.read(row[NEEDS]) end
+      if row[RANK] >= bound then
         put_back(candidate)
+        candidate = nil
       end
     end
   end
 end
 
-for _, row in ipairs(taken) do
+for index = 1, #taken do
+  local row = taken[index]
   leave(row)
-  row[FENCE] = next_fence(row[FENCE])
-  row[WORKER], row[TICKET], row[CLAIMED], row[STARTED] = worker, ticket, now, 0
-  if row[UNTIL] == UNTIL_START then clear_key(row) end
+  row[FENCE] = fences.after(row[FENCE])
+  row[CLAIMED], row[STARTED], row[WORKER], row[TICKET] = now, 0, worker, ticket
+  if row[UNTIL] == UNTIL_START and row[KEY] ~= '' then keys.clear(row) end
   arrive(row, RUNNING)
 end
 for gate, n in pairs(spent) do
-  local rule = rules[gate]
-  if rule and rule[RATE_COUNT] > 0 then
-    local tat = tonumber(call('HGET', P .. 'tat', gate) or 0)
-    call('HSET', P .. 'tat', gate, number(advance(rule, math.max(tat, now), n)))
-  end
+  if rules[gate] then gates.spend(gate, rules[gate], n) end
 end
 if #taken > 0 then
   desk[D_TICKET] = ticket
@@ -259,18 +244,13 @@ finish()
 local at = cut and now or nil
 if has_rules and not cut then
   for _, candidate in ipairs(candidates) do
-    if call('EXISTS', P .. 's:' .. candidate.stream) == 1 then
+    if call('EXISTS', P .. candidate.stream) == 1 then
       for _, gate in ipairs(candidate.gates) do
-        local rule = rules[gate]
-        if rule then
-          local running = tonumber(call('HGET', P .. 'run', gate) or 0)
-          local bound, again = opening(rule, tonumber(call('HGET', P .. 'tat', gate) or 0), running)
-          if bound == 0 and again and again > now and (not at or again < at) then at = again end
-        end
+        local _, bound, again = gates.look(gate)
+        if bound == 0 and again and again > now and (not at or again < at) then at = again end
       end
     end
   end
 end
-local due = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')[2]
-if due and (not at or tonumber(due) < at) then at = tonumber(due) end
+if due and (not at or due < at) then at = due end
 return show(at and math.max(0, at - now) or -1, taken)

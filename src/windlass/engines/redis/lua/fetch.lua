@@ -1,5 +1,5 @@
 -- fetch: jobs by id, each with the parts that were asked for.
--- with: store
+-- with: rows
 --
 -- KEYS    meta
 -- ARGV    now, schema, {payload, result, attempts, progress, log, steps}, ids…
@@ -25,15 +25,15 @@ local function show(id)
   local packed = call('GET', P .. 'j:' .. id)
   if not packed then return false end
   local extras = (adopt(id, packed) or DEFAULT)[EXTRAS]
-  local extra = extras % 2 == 1 and call('HMGET', P .. 'x:' .. id, 'failure', 'result', 'progress', 'progress_at') or {}
+  local extra = extras % 2 == 1 and call('HMGET', P .. 'x:' .. id, 'failure', 'progress', 'progress_at') or {}
   local function has(bit) return extras % (2 * bit) >= bit end
   return {
     packed,
     request_of(id),
     extra[1] or false,
-    result == 1 and extra[2] or false,
+    result == 1 and has(HAS_RESULT) and call('GET', P .. 'o:' .. id),
+    progress == 1 and extra[2] or false,
     progress == 1 and extra[3] or false,
-    progress == 1 and extra[4] or false,
     attempts == 1 and has(HAS_ATTEMPTS) and call('LRANGE', P .. 'a:' .. id, 0, -1) or {},
     log == 1 and has(HAS_LOG) and lines(id) or {},
     steps == 1 and has(HAS_STEPS) and call('HGETALL', P .. 'st:' .. id) or {},

@@ -1,5 +1,5 @@
 -- listen: what happened since the listener's last look; where nothing did, it is idle from now on.
--- with: store spared
+-- with: rows spared
 --
 -- KEYS    meta
 -- ARGV    now, schema, ear, {version it has seen or -1, rooms in which it is idle, mode}, ids whose ends it waits for…
@@ -26,7 +26,7 @@ end
 local due = seen >= 0 and #rooms > 0 and call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')[2]
 if due and tonumber(due) <= now then answer[1] = 1 end
 for index = 5, #ARGV do
-  local row = load(ARGV[index])
+  local row = row_of(ARGV[index])
   if not row or row[STATE] >= SUCCEEDED then answer[#answer + 1] = ARGV[index] end
 end
 if answer[1] == 0 and #answer == 1 then

@@ -1,5 +1,5 @@
 -- note: appends to running jobs: log lines within their bound, the last progress, steps by key, the start of a suspect.
--- with: store writing admission settling
+-- with: limits rows shelves finish writing settling extras
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, then for each note: id, fence, kind, data, key, stream, when
@@ -13,7 +13,7 @@ preload(wanted)
 local steps = {}
 for index = 4, #ARGV, 7 do
   local id, key = ARGV[index], ARGV[index + 4]
-  if ARGV[index + 2] == 'step' and fenced(load(id), ARGV[index + 1]) == 'accepted' then
+  if ARGV[index + 2] == 'step' and settling.verdict(row_of(id), ARGV[index + 1]) == 'accepted' then
     local known = steps[id]
     if not known then
       known = { n = call('HLEN', P .. 'st:' .. id) }
@@ -25,10 +25,6 @@ for index = 4, #ARGV, 7 do
   end
 end
 
-local function has(row, bit)
-  if row[EXTRAS] % (2 * bit) < bit then row[EXTRAS] = row[EXTRAS] + bit end
-end
-
 -- The head of a log stays, its tail moves on, the middle is what is lost.
 local function append_line(row, data, stream, at)
   local id = ids[row]
@@ -37,7 +33,7 @@ local function append_line(row, data, stream, at)
   local line = string.char(#start) .. start .. data
   local size = #data + LINE_COST
   local bytes = call('HMGET', extra, 'head', 'tail')
-  local half = math.floor(LOG_BYTES / 2)
+  local half = math.floor(limits[L_LOG_BYTES] / 2)
   if not bytes[2] and (bytes[1] or 0) + size <= half then
     call('RPUSH', head, line)
     call('HINCRBY', extra, 'head', size)
@@ -50,14 +46,14 @@ local function append_line(row, data, stream, at)
       tail_bytes = call('HINCRBY', extra, 'tail', -(text + LINE_COST))
     end
   end
-  has(row, HAS_EXTRA)
-  has(row, HAS_LOG)
+  extras.mark(row, HAS_EXTRA)
+  extras.mark(row, HAS_LOG)
 end
 
 local verdicts = {}
 for index = 4, #ARGV, 7 do
-  local row, kind, data = load(ARGV[index]), ARGV[index + 2], ARGV[index + 3]
-  local verdict = fenced(row, ARGV[index + 1])
+  local row, kind, data = row_of(ARGV[index]), ARGV[index + 2], ARGV[index + 3]
+  local verdict = settling.verdict(row, ARGV[index + 1])
   if verdict == 'accepted' then
     if kind == 'start' then
       row[STARTED] = now
@@ -66,12 +62,12 @@ for index = 4, #ARGV, 7 do
       append_line(row, data, ARGV[index + 5], at > 0 and at or now)
     elseif kind == 'progress' then
       call('HSET', P .. 'x:' .. ARGV[index], 'progress', data, 'progress_at', number(now))
-      has(row, HAS_EXTRA)
+      extras.mark(row, HAS_EXTRA)
     else
       call('HSET', P .. 'st:' .. ARGV[index], ARGV[index + 4], data)
-      has(row, HAS_STEPS)
+      extras.mark(row, HAS_STEPS)
     end
-    save(row)
+    dirty[row] = true
   end
   verdicts[#verdicts + 1] = verdict
 end

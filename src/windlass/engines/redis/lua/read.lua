@@ -1,5 +1,5 @@
 -- read: small shared values.
--- with: store facts
+-- with: facts
 --
 -- KEYS    meta
 -- ARGV    now, schema, keys…
@@ -8,7 +8,7 @@
 
 local answers = {}
 for index = 3, #ARGV do
-  local fact = read_fact(ARGV[index])
+  local fact = facts.read(ARGV[index])
   answers[index - 2] = fact and { fact[F_VALUE], number(fact[F_VERSION]), number(fact[F_EXPIRES]) } or false
 end
 return answers

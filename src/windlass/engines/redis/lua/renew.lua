@@ -1,5 +1,5 @@
 -- renew: a worker's sign of life, once for all its jobs, and the store's answer to it.
--- with: store spared writing desks facts
+-- with: spared writing desks facts
 --
 -- KEYS    meta
 -- ARGV    now, schema, {worker, beat, lease, knows all tasks, bye, {queue|task|name, n}…, spans}, card, tasks…
@@ -9,8 +9,7 @@
 local worker, beat, lease, all, bye, deltas, spans = unpack(cmsgpack.unpack(ARGV[3]))
 local card = ARGV[4]
 
-local desk = call('HGET', P .. 'desks', worker)
-desk = desk and unpacked(desk)
+local desk = desks.of(worker)
 if (desk and desk[D_LOST] == 1) or (not desk and beat > 0) then return { 1, number(now) } end
 
 local function add()
@@ -44,15 +43,14 @@ end
 if now - desk[D_SEEN] > desk[D_LEASE] then desk[D_UNBROKEN] = now end
 desk[D_SEEN], desk[D_LEASE] = now, lease
 local running = call('ZCARD', P .. 'w:' .. worker)
-local command = read_fact('worker/' .. worker)
+local command = facts.read('worker/' .. worker)
 local answer = { 0, number(now), running, command and command[F_VALUE] or false }
 for index, id in ipairs(call('SRANDMEMBER', P .. 'asked:' .. worker, BATCH)) do answer[4 + index] = id end
 if bye == 1 and running == 0 then
-  forget_worker(worker)
+  desks.forget(worker)
 else
   -- A worker that leaves with claims in hand is treated like one that died: sweep takes them.
   if bye == 1 then desk[D_LOST] = 1 end
   call('HSET', P .. 'desks', worker, cmsgpack.pack(desk))
 end
-finish()
 return answer

@@ -1,14 +1,15 @@
 -- search: the next records of one shelf, or of several merged, filtered. Bounded: the caller goes on where it stopped.
--- with: store
+-- with: rows extras
 --
 -- KEYS    meta
--- ARGV    now, schema, {newest first, records to look at, jobs wanted (0: count), from score, from id in hex,
---         since or false, until or false, stops, state, queue, task, worker, lane, flow, fingerprint, tag}, shelves…
+-- ARGV    now, schema, {newest first, records to look at, jobs wanted (0: count), from score,
+--         since or false, until or false, stops, state, queue, task, worker, lane, flow, fingerprint, tag}, from id, shelves…
 -- returns scanned, counted, done, last score, last id, its time, then {id, record, request, failure} of each job
 -- Writes nothing.
 
-local newest, most, wanted, from_score, from_id, since, until_, stops, state, queue, task, worker, lane, flow, print, tag =
+local newest, most, wanted, from_score, since, until_, stops, state, queue, task, worker, lane, flow, print, tag =
   unpack(cmsgpack.unpack(ARGV[3]))
+local from_id = ARGV[4]
 
 local range = newest == 1 and 'ZREVRANGE' or 'ZRANGE'
 
@@ -30,9 +31,7 @@ local function start_of(shelf)
   return low
 end
 
-if from_score then
-  from_id = unhex(from_id)
-elseif newest == 1 and stops == 1 and until_ then
+if not from_score and newest == 1 and stops == 1 and until_ then
   from_score, from_id = until_, ''
 end
 
@@ -60,8 +59,8 @@ local function step(walk)
   walk.id, walk.score = walk.found[walk.at], tonumber(walk.found[walk.at + 1])
 end
 
-local size = math.max(1, math.floor(CHUNK / (#ARGV - 3)))
-for index = 4, #ARGV do
+local size = math.max(1, math.floor(CHUNK / (#ARGV - 4)))
+for index = 5, #ARGV do
   local walk = { shelf = ARGV[index], from = start_of(ARGV[index]), at = 0, found = {}, size = size }
   step(walk)
   if walk.score then walks[#walks + 1] = walk end
@@ -88,7 +87,7 @@ local function go_on()
 end
 
 local function has_tag(id)
-  for _, each in ipairs((head_of(id) or {})[R_TAGS] or {}) do
+  for _, each in ipairs((extras.head_of(id) or {})[R_TAGS] or {}) do
     if each == tag then return true end
   end
   return false
@@ -116,7 +115,7 @@ while true do
     break
   end
   scanned = scanned + 1
-  local id, row = walk.id, load(walk.id)
+  local id, row = walk.id, row_of(walk.id)
   last = { number(walk.score), id }
   if row then
     local time = row[ENDED] > 0 and row[ENDED] or row[CREATED]

@@ -1,77 +1,94 @@
 -- settle: writes the ends of claims, each with its follow-ups, and goes a step on with the chores.
--- with: store spared writing admission settling
+-- with: limits rows shelves finish spared writing settling ending
 --
 -- KEYS    meta
--- ARGV    now, schema, limits, then for each settlement: id, {fence, outcome, transition, ran, keep, keep result, has
+-- ARGV    now, schema, limits, then for each settlement: id, {fence, ran, outcome, transition, keep, keep result, has
 --         result, queue, fingerprint, heir, follow-ups}, result, failure, and for each follow-up what insert takes
 -- returns for each settlement accepted, already or stale
 -- Only the claim that holds the current fence changes anything, and it does so once.
 
-local S_FENCE, S_OUTCOME, S_TRANSITION, S_RAN, S_KEEP, S_KEEP_RESULT = 1, 2, 3, 4, 5, 6
+local S_FENCE, S_RAN, S_OUTCOME, S_TRANSITION, S_KEEP, S_KEEP_RESULT = 1, 2, 3, 4, 5, 6
 local S_HAS_RESULT, S_QUEUE, S_PRINT, S_BECOME, S_FOLLOW_UPS = 7, 8, 9, 10, 11
+-- A plain success with a result says its fence and how long it ran, and no more.
+local SUCCESS = { __index = { '0', -1, 'succeeded', { SUCCEEDED, 1, 0, 0, 0, 0, '' }, -1, -1, 1, '', '', '', 0 } }
 
-local settlements, wanted, at = {}, {}, 4
+local settlements, wanted, coming, at = {}, {}, {}, 4
 while at <= #ARGV do
-  local settlement = { id = ARGV[at], what = cmsgpack.unpack(ARGV[at + 1]), result = ARGV[at + 2], failure = ARGV[at + 3] }
-  settlement.from = at + 4
-  settlements[#settlements + 1] = settlement
-  wanted[#wanted + 1] = settlement.id
-  at = at + 4 + 4 * settlement.what[S_FOLLOW_UPS]
+  local settlement = setmetatable(cmsgpack.unpack(ARGV[at + 1]), SUCCESS)
+  settlements[at] = settlement
+  wanted[#wanted + 1] = ARGV[at]
+  for follow_up = at + 4, at + 4 * settlement[S_FOLLOW_UPS], 4 do
+    coming[ARGV[follow_up]] = intake.head_of(ARGV[follow_up + 1])
+  end
+  at = at + 4 + 4 * settlement[S_FOLLOW_UPS]
 end
 preload(wanted)
 
-local coming = {}
-for _, settlement in ipairs(settlements) do
-  for index = 0, settlement.what[S_FOLLOW_UPS] - 1 do coming[ARGV[settlement.from + 4 * index]] = true end
-end
-for _, settlement in ipairs(settlements) do
-  for index = 0, settlement.what[S_FOLLOW_UPS] - 1 do
-    local start = settlement.from + 4 * index
-    local unknown, task = unknown_parent(ARGV[start + 1], ARGV[start + 2], coming)
-    if unknown then return redis.error_reply('WINDLASS PARENT ' .. unknown .. ' ' .. task) end
+for start, settlement in pairs(settlements) do
+  for follow_up = start + 4, start + 4 * settlement[S_FOLLOW_UPS], 4 do
+    local head = coming[ARGV[follow_up]]
+    local unknown = head[R_PARENTS] and family.unknown_parent(head, ARGV[follow_up + 2], coming)
+    if unknown then return redis.error_reply('WINDLASS PARENT ' .. unknown .. ' ' .. head[R_TASK]) end
   end
 end
 
 -- Inserts the follow-ups, those past a step's bound by a chore; the heir comes at once.
-local function follow(settlement, root)
-  local n, become = settlement.what[S_FOLLOW_UPS], settlement.what[S_BECOME]
-  local many = n > BATCH
-  if many then chore('insert', settlement.id) end
-  for index = 0, n - 1 do
-    local start = settlement.from + 4 * index
-    local id = ARGV[start]
-    local heir = become ~= '' and hex(id) == become
-    if many then call('RPUSH', P .. 'ci:' .. settlement.id, id, ARGV[start + 1], ARGV[start + 2], ARGV[start + 3]) end
-    if not many or heir then insert(id, ARGV[start + 1], ARGV[start + 2], ARGV[start + 3], heir and root or nil) end
+local function follow(start, settlement, root)
+  local id, become = ARGV[start], settlement[S_BECOME]
+  local many = settlement[S_FOLLOW_UPS] > BATCH
+  if many then chores.add('insert', id) end
+  for at = start + 4, start + 4 * settlement[S_FOLLOW_UPS], 4 do
+    local heir = become ~= '' and family.hex(ARGV[at]) == become
+    if many then call('RPUSH', P .. 'ci:' .. id, unpack(ARGV, at, at + 3)) end
+    if not many or heir then
+      intake.insert(ARGV[at], coming[ARGV[at]], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], heir and root or nil)
+    end
   end
 end
 
-local function apply(row, settlement)
-  local what = settlement.what
-  local root = root_of(row)
-  follow(settlement, root)
+-- An heir that was refused as a duplicate cannot take over, nor one that came with an earlier attempt.
+local function heir_of(root, become)
+  local heir = become ~= '' and row_of(family.unhex(become))
+  return heir and heir[HEIR_OF] ~= '' and family.unhex(heir[HEIR_OF]) == root and become or ''
+end
+
+local function apply(row, start, settlement)
+  local outcome, failure, has_result = settlement[S_OUTCOME], ARGV[start + 3], settlement[S_HAS_RESULT] == 1
+  local heir = ''
+  if settlement[S_FOLLOW_UPS] > 0 or settlement[S_BECOME] ~= '' then
+    local root = family.root_of(row)
+    follow(start, settlement, root)
+    heir = heir_of(root, settlement[S_BECOME])
+  end
+  if row[HEIR] ~= heir then row[HEIR] = heir end
   row[SETTLED] = row[FENCE]
-  -- An heir that was refused as a duplicate cannot take over, nor one that came with an earlier attempt.
-  row[HEIR] = ''
-  if what[S_BECOME] ~= '' then
-    local heir = load(unhex(what[S_BECOME]))
-    if heir and heir[HEIR_OF] ~= '' and unhex(heir[HEIR_OF]) == root then row[HEIR] = what[S_BECOME] end
+  if failure ~= '' or row[EXTRAS] % 2 == HAS_EXTRA or row[PRINT] ~= '' then
+    extras.set_failure(row, failure, settlement[S_PRINT])
   end
-  local has_result = what[S_HAS_RESULT] == 1
-  set_failure(row, settlement.failure, what[S_PRINT])
-  set_extra(row, 'result', has_result and '+' .. settlement.result)
-  if what[S_RAN] >= 0 then row[STARTED] = now - what[S_RAN] end
-  remember(row, what[S_OUTCOME], settlement.failure)
-  move_on(row, what[S_TRANSITION], what[S_KEEP], what[S_KEEP_RESULT], has_result, what[S_QUEUE])
+  if has_result then
+    texts[P .. 'o:' .. ARGV[start]] = ARGV[start + 2]
+    if row[EXTRAS] < HAS_RESULT then row[EXTRAS] = row[EXTRAS] + HAS_RESULT end
+  elseif row[EXTRAS] >= HAS_RESULT then
+    extras.drop_result(row)
+  end
+  if settlement[S_RAN] >= 0 then row[STARTED] = now - settlement[S_RAN] end
+  -- A first-try success is kept as the record alone, and an attempt that never began not at all.
+  if outcome ~= '' and not (outcome == 'succeeded' and row[ATTEMPT] == 1) then extras.remember(row, outcome, failure) end
+  settling.move_on(
+    row, settlement[S_TRANSITION], settlement[S_KEEP], settlement[S_KEEP_RESULT], has_result, settlement[S_QUEUE]
+  )
 end
 
-local verdicts = {}
-for index, settlement in ipairs(settlements) do
-  local row = load(settlement.id)
-  local verdict = fenced(row, settlement.what[S_FENCE])
-  if verdict == 'accepted' then apply(row, settlement) end
+local verdicts, at = {}, 4
+for index = 1, #wanted do
+  local settlement = settlements[at]
+  local row = row_of(wanted[index])
+  local verdict = settling.verdict(row, settlement[S_FENCE])
+  if verdict == 'accepted' then apply(row, at, settlement) end
   verdicts[index] = verdict
+  at = at + 4 + 4 * settlement[S_FOLLOW_UPS]
 end
-do_chores(BATCH)
+ending.call_children()
+if call('EXISTS', P .. 'chores') == 1 then chores.go_on(BATCH) end
 finish()
 return verdicts

@@ -1,5 +1,5 @@
 -- shelves: on which shelves jobs stand now, for a search to walk over.
--- with: store
+-- with:
 --
 -- KEYS    meta
 -- ARGV    now, schema

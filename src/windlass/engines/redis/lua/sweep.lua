@@ -1,5 +1,5 @@
 -- sweep: what nobody asked for but everybody needs, in a bounded step that any worker may do.
--- with: store spared writing admission settling desks facts
+-- with: limits rows shelves finish spared writing desks
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…}
@@ -14,18 +14,17 @@ local left = limit
 
 -- After an outage everybody must have had time to renew before anybody is called dead. The judge's own lease must hold.
 local function may_judge()
-  local desk = sweeper ~= '' and call('HGET', P .. 'desks', sweeper)
-  desk = desk and unpacked(desk)
+  local desk = sweeper ~= '' and desks.of(sweeper)
   if not desk or desk[D_LOST] == 1 or desk[D_SEEN] + desk[D_LEASE] < now then return false end
   return now - desk[D_UNBROKEN] >= desk[D_LEASE]
 end
 
 local deaths, poisoned, lost_workers = {}, {}, {}
 local judges = may_judge()
-local desks = call('HGETALL', P .. 'desks')
-for index = 1, #desks, 2 do
+local all_desks = call('HGETALL', P .. 'desks')
+for index = 1, #all_desks, 2 do
   -- A desk that cannot be read is that of a worker that can do nothing more.
-  local worker, desk = desks[index], unpacked(desks[index + 1]) or { [D_LOST] = 1 }
+  local worker, desk = all_desks[index], unpacked(all_desks[index + 1]) or { [D_LOST] = 1 }
   if judges and desk[D_LOST] == 0 and desk[D_SEEN] + desk[D_LEASE] < now then
     desk[D_LOST] = 1
     call('HSET', P .. 'desks', worker, cmsgpack.pack(desk))
@@ -48,10 +47,10 @@ local function take_back(row)
     losses = losses + 1
     if losses >= SUSPECT_LOSSES then suspect = 1 end
   end
-  set_failure(row, '', '')
-  remember(row, alone and 'crashed' or 'lost', '')
-  row[FENCE] = next_fence(row[FENCE])
-  move_on(row, { to, row[ATTEMPT], crashes, losses, suspect, 0, reason }, -1, -1, false, '')
+  extras.set_failure(row, '', '')
+  extras.remember(row, alone and 'crashed' or 'lost', '')
+  row[FENCE] = fences.after(row[FENCE])
+  settling.move_on(row, { to, row[ATTEMPT], crashes, losses, suspect, 0, reason }, -1, -1, false, '')
 end
 
 local workers, lost = 0, 0
@@ -60,14 +59,14 @@ for _, worker in ipairs(lost_workers) do
     local running = call('ZRANGE', P .. 'w:' .. worker, 0, left - lost - 1)
     preload(running)
     for _, id in ipairs(running) do
-      local row = load(id)
-      if row then take_back(row) else set_aside(id, 'w:' .. worker, RUNNING) end
+      local row = row_of(id)
+      if row then take_back(row) else damage.set_aside(id, 'w:' .. worker, RUNNING) end
     end
     lost = lost + #running
     flush()
   end
   if call('EXISTS', P .. 'w:' .. worker) == 0 then
-    forget_worker(worker)
+    desks.forget(worker)
     workers = workers + 1
   end
 end
@@ -75,23 +74,23 @@ left = left - lost
 
 -- ── chores, due, expired ──
 
-local chores = left > 0 and do_chores(left) or 0
-left = left - chores
-flush()
-local due = left > 0 and come_due(left) or 0
-left = left - due
-flush()
-
 local function first(shelf, most)
   if most <= 0 then return {} end
   return call('ZRANGEBYSCORE', P .. shelf, '-inf', now, 'LIMIT', 0, most)
 end
 
+local done = left > 0 and call('EXISTS', P .. 'chores') == 1 and chores.go_on(left) or 0
+left = left - done
+flush()
+local due = left > 0 and first('due', 1)[1] and doors.come_due(left) or 0
+left = left - due
+flush()
+
 local late = first('exp', left)
 preload(late)
 for _, id in ipairs(late) do
-  local row = load(id)
-  if row then end_job(row, EXPIRED) else zput('exp', id, false) end
+  local row = row_of(id)
+  if row then ending.end_job(row, EXPIRED) else zput('exp', id, false) end
 end
 left = left - #late
 flush()
@@ -101,8 +100,8 @@ flush()
 local free = first('keys', left)
 for _, key in ipairs(free) do
   local id = call('GET', P .. 'k:' .. key)
-  local row = id and load(id)
-  if row then clear_key(row) else zput('keys', key, false) end
+  local row = id and row_of(id)
+  if row and row[KEY] ~= '' then keys.clear(row) else zput('keys', key, false) end
 end
 left = left - #free
 flush()
@@ -112,25 +111,25 @@ for _, shelf in ipairs({ 'purgeok', 'purge' }) do
   local past = first(shelf, left - purged)
   preload(past)
   for _, id in ipairs(past) do
-    local row = load(id)
-    if row then drop(row) else zput(shelf, id, false) end
+    local row = row_of(id)
+    if row then ending.drop(row) else zput(shelf, id, false) end
     purged = purged + 1
   end
 end
 flush()
 -- The oldest successes past their number; one whose key still blocks others is spared.
 local succeeded = tonumber(call('HGET', KEYS[1], 'succeeded') or 0)
-for key, n in pairs(counts) do
-  if sub(key, -2) == '|5' then succeeded = succeeded + n end
+for _, tasks in pairs(counters) do
+  for _, counter in pairs(tasks) do succeeded = succeeded + (counter.numbers[SUCCEEDED] or 0) end
 end
-local over = math.min(succeeded - SUCCESSES, left - purged)
+local over = math.min(succeeded - limits[L_SUCCESSES], left - purged)
 if over > 0 then
   local oldest = call('ZRANGE', P .. 'purgeok', 0, over + BATCH - 1)
   preload(oldest)
   for _, id in ipairs(oldest) do
-    local row = load(id)
+    local row = row_of(id)
     if over > 0 and row and row[KEY] == '' then
-      drop(row)
+      ending.drop(row)
       purged, over = purged + 1, over - 1
     end
   end
@@ -139,7 +138,7 @@ left = left - purged
 
 -- ── facts and history ──
 
-for _, key in ipairs(call('ZRANGEBYSCORE', P .. 'factx', '-inf', now, 'LIMIT', 0, BATCH)) do drop_fact(key) end
+for _, key in ipairs(call('ZRANGEBYSCORE', P .. 'factx', '-inf', now, 'LIMIT', 0, BATCH)) do facts.drop(key) end
 for _, span in ipairs(spans) do
   local old = call('ZRANGEBYSCORE', P .. 'hist:' .. span[1], '-inf', '(' .. number(now - span[2]), 'LIMIT', 0, BATCH)
   for _, start in ipairs(old) do
@@ -161,6 +160,7 @@ for _, queue in ipairs(call('HRANDFIELD', P .. 'news', 10)) do
   if call('SISMEMBER', P .. 'queues', queue) == 0 then call('HDEL', P .. 'news', queue) end
 end
 
+ending.call_children()
 local more = left <= 0 or call('EXISTS', P .. 'chores') == 1
 finish()
-return { workers, lost, chores, due, #late, #free, purged, more and 1 or 0, deaths, poisoned }
+return { workers, lost, done, due, #late, #free, purged, more and 1 or 0, deaths, poisoned }

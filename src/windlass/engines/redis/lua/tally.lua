@@ -1,5 +1,5 @@
 -- tally: kept counters, cards, and some buckets of the history.
--- with: store desks
+-- with: desks
 --
 -- KEYS    meta
 -- ARGV    now, schema, span or '', since
@@ -7,10 +7,10 @@
 -- Writes nothing.
 
 local cards = {}
-local desks = call('HGETALL', P .. 'desks')
-for index = 1, #desks, 2 do
-  local desk = unpacked(desks[index + 1])
-  if desk and desk[D_LOST] == 0 then cards[#cards + 1] = call('HGET', P .. 'cards', desks[index]) end
+local all = call('HGETALL', P .. 'desks')
+for index = 1, #all, 2 do
+  local desk = unpacked(all[index + 1])
+  if desk and desk[D_LOST] == 0 then cards[#cards + 1] = call('HGET', P .. 'cards', all[index]) end
 end
 local buckets, go_on = {}, false
 if ARGV[3] ~= '' then

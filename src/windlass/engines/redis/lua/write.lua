@@ -1,5 +1,5 @@
 -- write: small shared values, compared before they are set; some of them steer the store.
--- with: store writing admission facts
+-- with: limits rows shelves finish writing facts
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, then for each: key, '' or '=' and the value, expected version or '', ttl or '', rule of a gate or '',
@@ -11,12 +11,12 @@ local last = tonumber(call('HGET', KEYS[1], 'facts') or 0)
 local answers = {}
 for index = 4, #ARGV, 6 do
   local key, value, expect, ttl, rule, flow = unpack(ARGV, index, index + 5)
-  local there = read_fact(key)
+  local there = facts.read(key)
   local version_ = there and there[F_VERSION] or 0
   if expect ~= '' and tonumber(expect) ~= version_ then
     answers[#answers + 1] = { 0, number(version_) }
   elseif value == '' then
-    drop_fact(key)
+    facts.drop(key)
     answers[#answers + 1] = { 1, '0' }
   else
     -- The rule before it may have expired without having been swept.
@@ -30,15 +30,15 @@ for index = 4, #ARGV, 6 do
       fields[#fields + 1] = expires
       call('HSET', P .. 'rules', key, cmsgpack.pack(fields))
     end
-    if flow ~= '' and not flow_of(flow).started then
-      local starting = flow_of(flow)
+    if flow ~= '' and not flows.of(flow).started then
+      local starting = flows.of(flow)
       starting.started, starting.changed = true, true
-      chore('start', flow, '-inf')
+      chores.add('start', flow, '-inf')
     end
     answers[#answers + 1] = { 1, number(last) }
   end
 end
 call('HSET', KEYS[1], 'facts', number(last))
-do_chores(BATCH)
+if call('EXISTS', P .. 'chores') == 1 then chores.go_on(BATCH) end
 finish()
 return answers

@@ -1,4 +1,4 @@
--- Part: how many jobs a gate lets through now, and when to look again (core/gates.py and core/rates.py in Lua).
+-- Module: how many jobs a gate lets through now, and when to look again (core/gates.py and core/rates.py in Lua).
 --
 -- Lua has doubles only: whole numbers are exact below 2^53. Products that may be larger are divided piece by piece.
 --
@@ -43,7 +43,7 @@ local function instant(rule, marks)
 end
 
 -- The instant `n` tokens after `at`.
-local function advance(rule, at, n)
+function gates.advance(rule, at, n)
   local marks = mark(rule, at)
   return instant(rule, marks + n) + at - instant(rule, marks)
 end
@@ -51,10 +51,10 @@ end
 -- How many tokens may be spent at an instant.
 local function allowance(rule, tat, at)
   if tat <= at then return rule[RATE_BURST] end
-  local full = advance(rule, at, rule[RATE_BURST])
+  local full = gates.advance(rule, at, rule[RATE_BURST])
   if tat >= full then return 0 end
   local tokens = mark(rule, full) - mark(rule, tat)
-  while tokens > 0 and advance(rule, tat, tokens) > full do tokens = tokens - 1 end
+  while tokens > 0 and gates.advance(rule, tat, tokens) > full do tokens = tokens - 1 end
   return math.min(tokens, rule[RATE_BURST])
 end
 
@@ -71,7 +71,7 @@ local function next_token(rule, tat)
 end
 
 -- How many may pass now (nil: any number) and, if a clock decides, when to look again.
-local function opening(rule, tat, running)
+function gates.opening(rule, tat, running)
   if rule[PAUSED] == 1 then return 0 end
   if now < rule[SHUT_UNTIL] then return 0, rule[SHUT_UNTIL] end
   local bound, again
@@ -84,9 +84,25 @@ local function opening(rule, tat, running)
   return bound and math.max(0, bound), again
 end
 
-local function rule_of(gate)
+function gates.rule_of(gate)
   local packed = call('HGET', P .. 'rules', gate)
   local rule = packed and unpacked(packed)
   if not rule or (rule[RULE_EXPIRES] > 0 and rule[RULE_EXPIRES] <= now) then return nil end
   return rule
+end
+
+-- How many a gate lets through, by its rule in the store and what passes it now; when to look again; and the rule.
+function gates.look(gate)
+  local rule = gates.rule_of(gate)
+  if not rule then return nil end
+  local running = tonumber(call('HGET', P .. 'run', gate) or 0)
+  local bound, again = gates.opening(rule, tonumber(call('HGET', P .. 'tat', gate) or 0), running)
+  return rule, bound, again
+end
+
+-- Spends tokens of a gate that has a rate.
+function gates.spend(gate, rule, n)
+  if rule[RATE_COUNT] == 0 then return end
+  local tat = tonumber(call('HGET', P .. 'tat', gate) or 0)
+  call('HSET', P .. 'tat', gate, number(gates.advance(rule, math.max(tat, now), n)))
 end

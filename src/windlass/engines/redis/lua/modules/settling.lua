@@ -1,21 +1,12 @@
--- Part: moving a running job on, by a settlement or by a sweep (the memory engine's settle.py in Lua).
+-- Module: moving a running job on, by a settlement or by a sweep (the memory engine's settle.py in Lua).
 --
 -- A transition is {to, attempt, crashes, losses, suspect, delay, reason}.
 
 local T_TO, T_ATTEMPT, T_CRASHES, T_LOSSES, T_SUSPECT, T_DELAY, T_REASON = 1, 2, 3, 4, 5, 6, 7
-
--- Keeps the attempt, unless it is a first-try success or never began.
-local function remember(row, outcome, failure)
-  if outcome == '' or (outcome == 'succeeded' and row[ATTEMPT] == 1) then return end
-  local key = P .. 'a:' .. ids[row]
-  call('RPUSH', key, cmsgpack.pack({ row[ATTEMPT], row[FENCE], outcome, row[WORKER], row[STARTED], now, failure }))
-  call('LTRIM', key, -ATTEMPTS_KEPT, -1)
-  if row[EXTRAS] % (2 * HAS_ATTEMPTS) < HAS_ATTEMPTS then row[EXTRAS] = row[EXTRAS] + HAS_ATTEMPTS end
-end
+local has_rules = call('EXISTS', P .. 'rules') == 1
 
 -- A job whose cancel was asked for while it ran does not run again.
 local function heed_cancel(row, transition)
-  if row[ASKED] == 0 then return transition end
   local to, reason = transition[T_TO], transition[T_REASON]
   if to <= SCHEDULED then
     to, reason = CANCELLED, row[REASON]
@@ -27,46 +18,46 @@ end
 
 -- A place at a gate with a bound is free again: whoever waits behind it looks.
 local function free_gate(row)
-  if call('EXISTS', P .. 'rules') == 0 then return end
   local queue, gate = row[QUEUE], row[GATE]
   if call('HEXISTS', P .. 'rules', 'queue/' .. queue) == 1 and call('EXISTS', P .. 'h:' .. queue) == 1 then
-    wake(queue)
+    woken[queue] = true
   end
   if gate ~= '' and call('HEXISTS', P .. 'rules', 'gate/' .. gate) == 1 then
     for _, stream in ipairs(call('SRANDMEMBER', P .. 'behind:' .. gate, BATCH)) do
-      wake(string.match(stream, '^[^|]*'))
+      woken[string.match(stream, '^[^|]*')] = true
     end
   end
 end
 
 -- Moves a running job on: to its end, or to its next run at the old or a new rank.
-local function move_on(row, transition, keep, keep_result, has_result, queue)
-  transition = heed_cancel(row, transition)
+function settling.move_on(row, transition, keep, keep_result, has_result, queue)
+  if row[ASKED] == 1 then transition = heed_cancel(row, transition) end
   local to = transition[T_TO]
   leave(row)
-  free_gate(row)
+  if has_rules then free_gate(row) end
   if to ~= SUCCEEDED then
     -- A success leaves the counts as they are: they say what it took to get there.
     row[ATTEMPT], row[CRASHES], row[LOSSES] = transition[T_ATTEMPT], transition[T_CRASHES], transition[T_LOSSES]
   end
-  row[SUSPECT], row[REASON] = transition[T_SUSPECT], transition[T_REASON]
+  if row[SUSPECT] ~= transition[T_SUSPECT] then row[SUSPECT] = transition[T_SUSPECT] end
+  if row[REASON] ~= transition[T_REASON] then row[REASON] = transition[T_REASON] end
   row[STATE] = 0
   if to >= SUCCEEDED then
-    if has_result then row[RESULT_UNTIL] = now + (keep_result >= 0 and keep_result or KEEP_RESULT) end
+    if has_result then row[RESULT_UNTIL] = now + (keep_result >= 0 and keep_result or limits[L_KEEP_RESULT]) end
     if queue ~= '' and to == DEAD then row[QUEUE] = queue end
-    return end_job(row, to, transition[T_REASON], keep >= 0 and keep or nil)
+    return ending.end_job(row, to, transition[T_REASON], keep >= 0 and keep or nil)
   end
   if to == SCHEDULED then
     row[DUE] = now + transition[T_DELAY]
-    if row[SLOT] == 0 then row[RANK] = rank_of(row[DUE], row) end
+    if row[SLOT] == 0 then row[RANK] = doors.rank_of(row[DUE], row) end
   else
     row[DUE] = math.min(row[DUE], now)
   end
-  place(row, true)
+  doors.place(row, true)
 end
 
 -- Whether a write that carries this fence may touch the record.
-local function fenced(row, fence)
+function settling.verdict(row, fence)
   if not row then return 'stale' end
   if fence ~= '0' and row[SETTLED] == fence then return 'already' end
   return row[STATE] == RUNNING and row[FENCE] == fence and 'accepted' or 'stale'
