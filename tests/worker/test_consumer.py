@@ -134,7 +134,7 @@ def test_a_worker_has_nothing_to_do_when_nothing_is_open_and_nothing_waits_that_
 def test_nothing_new_is_claimed_while_more_than_two_batches_are_unsettled(rig: Rig) -> None:
     (job_id,) = send(rig.app, 1)
     for number in range(MOST_UNSETTLED + 1):
-        rig.crew.settler.put(Settlement(id=number.to_bytes(16), fence=1), urgent=False)
+        rig.crew.settler.put([Settlement(id=number.to_bytes(16), fence=1)], urgent=False)
     assert rig.consume() is None
     assert rig.state(job_id) is State.READY
     rig.settle()

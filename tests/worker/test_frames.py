@@ -35,6 +35,7 @@ from windlass.worker.frames import (
     decode_from_runner,
     decode_to_runner,
     encode,
+    gathered,
 )
 
 JOB, WORKER = bytes(range(16)), bytes(range(16, 32))
@@ -144,3 +145,21 @@ def test_what_was_whole_before_it_was_no_frame_counts_and_nothing_after_it() -> 
     assert reader.feed(good + bad + good) == [FROM_RUNNER[0]]
     assert reader.is_broken
     assert reader.feed(good) == []
+
+
+@given(st.lists(st.sampled_from(FROM_RUNNER), max_size=12))
+def test_ends_that_follow_one_another_become_one_frame_and_nothing_changes_its_place(frames: list[FromRunner]) -> None:
+    found = gathered(frames)
+    assert not any(isinstance(one, Ends) and isinstance(other, Ends) for one, other in pairwise(found))
+    assert _spelled_out(found) == _spelled_out(frames)
+
+
+def _spelled_out(frames: list[FromRunner]) -> list[object]:
+    """Every end, and every other frame, in their order."""
+    return [part for frame in frames for part in (frame.ends if isinstance(frame, Ends) else (frame,))]
+
+
+def test_the_lines_of_gathered_frames_come_before_all_their_ends() -> None:
+    first, second = (Note(id=JOB, fence=7, kind="log", data=data) for data in (b"first", b"second"))
+    ended = Settlement(id=JOB, fence=7)
+    assert gathered([Ends((), (first,)), Ends((ended,), (second,))]) == [Ends((ended,), (first, second))]

@@ -205,7 +205,7 @@ class Runner:
         executor = Executor(app, app.engine, self._resources, spools, lambda: self._worker, alone=False)
         end, raised = self._attempt(executor, claim)
         spools.finish(claim.id, claim.fence)
-        settler.put(app.stack.settling(end), urgent=True)
+        settler.put([app.stack.settling(end)], urgent=True)
         settler.flush()
         again = end.transition.to is State.SCHEDULED and end.outcome is not Outcome.SNOOZE
         if again and end.transition.attempt <= RETRIES_AT_ONCE:

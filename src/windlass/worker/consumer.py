@@ -244,8 +244,7 @@ class Consumer(Service):
         try:
             self._staff.put(claims)
         except BaseException:
-            for claim in claims:
-                self._settler.put(given_back(claim), urgent=True)
+            self._settler.put([given_back(claim) for claim in claims], urgent=True)
             raise
 
     def _tell(self, claims: tuple[Claim, ...]) -> None:
@@ -323,13 +322,13 @@ class Consumer(Service):
         self._suspect = None
         self._suspects_at_us = now_us + LATER_US * self._patience_us // PATIENCE_US
         self._patience_us = min(2 * self._patience_us, LONGEST_US)  # or under steady work it would never run
-        self._settler.put(given_back(suspect), urgent=True)
+        self._settler.put([given_back(suspect)], urgent=True)
         return 0
 
     def stop(self, timeout_s: float | None = None) -> None:
         super().stop(timeout_s)
         if self._suspect is not None and not self._alone:
-            self._settler.put(given_back(self._suspect), urgent=True)
+            self._settler.put([given_back(self._suspect)], urgent=True)
             self._suspect = None
 
     # ── sleeping ────────────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,7 @@ from windlass.worker.kind import Kind
 from windlass.worker.lease import Lease
 from windlass.worker.service import Service, log
 from windlass.worker.settler import Settler
-from windlass.worker.staff import Office, Staff
+from windlass.worker.staff import End, Office, Staff
 from windlass.worker.stocktaking import Stocktaking
 from windlass.worker.watchdog import Watchdog
 
@@ -126,14 +126,13 @@ class Crew:
     def worker(self) -> WorkerId:
         return self.heartbeat.worker
 
-    def settle(self, settlement: Settlement, claim: Claim) -> None:
-        """It is urgent where somebody waits for it."""
-        urgent = claim.lane is not None or claim.flow is not None or not self.staff.has_waiting()
-        self.settler.put(settlement, urgent=urgent)
+    def settle(self, ends: Sequence[End]) -> None:
+        """They are urgent where somebody waits for one of them."""
+        waited_for = any(claim.lane is not None or claim.flow is not None for _, claim in ends)
+        self.settler.put([end for end, _ in ends], urgent=waited_for or not self.staff.has_waiting())
 
     def give_back(self, claims: Sequence[Claim]) -> None:
-        for claim in claims:
-            self.settler.put(given_back(claim), urgent=True)
+        self.settler.put([given_back(claim) for claim in claims], urgent=True)
 
     def note(self, note: Note) -> None:
         self.settler.note(note)
@@ -322,5 +321,4 @@ class Crew:
 
         One whose end lies with the settler goes there twice; the store takes the first, which is its end.
         """
-        for claim in list(self.desk.open.values()):
-            self.settler.put(given_back(claim), urgent=True)
+        self.settler.put([given_back(claim) for claim in list(self.desk.open.values())], urgent=True)

@@ -69,7 +69,7 @@ class Estate:
         assert hello is not None
         self._tell_end(claim, error.message)
         dead_queue = hello.dead_queues.get(claim.task)
-        self._office().settle(crashed(claim, error, hello.settings.limits, ran_us, dead_queue), claim)
+        self._office().settle([(crashed(claim, error, hello.settings.limits, ran_us, dead_queue), claim)])
 
     def _tell_end(self, claim: Claim, text: str) -> None:
         """The last line in the log of a script that could not say it itself."""

@@ -19,7 +19,7 @@ from windlass.core.errors import BrokenApp, RunnersDie, WindlassError, error_wit
 from windlass.core.info import Setback
 from windlass.core.plural import number_of
 from windlass.core.scripts import SCRIPT
-from windlass.worker.frames import FromRunner, Key, Recall, Scripts, Stop, Unfit
+from windlass.worker.frames import FromRunner, Key, Recall, Scripts, Stop, Unfit, gathered
 from windlass.worker.plan import APART, SCRIPTS
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess, Sentence
@@ -32,6 +32,9 @@ QUICK_US = 1_000_000
 """A runner that lives for less, and has run nothing, died by itself and not of a job."""
 MOST_QUICK = 5
 FIRST_PAUSE_US, LONGEST_PAUSE_US = 100_000, 2_000_000
+GATHER_S = 0.002
+"""How long ends are left to come together while their runner has more to run: to be woken for each costs more than the
+work on it."""
 SLOW_S = 10.0
 """How long a runner may take to start before it is told of."""
 END_S = 10.0
@@ -112,6 +115,8 @@ class Foreman(Service):
             log.exception("The foreman cannot wait for its runners.")
             found = []
             time.sleep(FIRST_PAUSE_US / 1e6)
+        if found and all(key.data is not None and key.data.has_more for key, _ in found):
+            time.sleep(GATHER_S)
         for key, events in found:
             if key.data is None:
                 self._silence()
@@ -161,7 +166,7 @@ class Foreman(Service):
         self._hand_on(runner, runner.read_to_the_end())
 
     def _hand_on(self, runner: RunnerProcess, frames: list[FromRunner]) -> None:
-        for frame in frames:
+        for frame in gathered(frames):
             try:
                 self._boss.hear(runner, frame)
             except Exception:  # one must not cost the others

@@ -7,7 +7,7 @@ starts, so that it survives the runner.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -171,6 +171,27 @@ def encode(frame: Frame) -> bytearray:
     _encoder.encode_into(frame, buffer, _LENGTH.size)
     _LENGTH.pack_into(buffer, 0, len(buffer) - _LENGTH.size)
     return buffer
+
+
+def gathered(frames: Sequence[FromRunner]) -> list[FromRunner]:
+    """Frames with ends that follow one another as one: their lines first, as each job's lines come before its end."""
+    out: list[FromRunner] = []
+    ends: list[Ends] = []
+
+    def close() -> None:
+        if ends:
+            notes = tuple(note for frame in ends for note in frame.notes)
+            out.append(Ends(tuple(end for frame in ends for end in frame.ends), notes))
+            ends.clear()
+
+    for frame in frames:
+        if isinstance(frame, Ends):
+            ends.append(frame)
+        else:
+            close()
+            out.append(frame)
+    close()
+    return out
 
 
 F = TypeVar("F")

@@ -144,7 +144,7 @@ class InProcess:
         """Takes the end of an attempt from a slot; hooks see it before the store does."""
         stack = self._app.stack
         self._spools.finish(claim.id, claim.fence)
-        self._office.settle(stack.settling(settlement) if stack.before_settle else settlement, claim)
+        self._office.settle([(stack.settling(settlement) if stack.before_settle else settlement, claim)])
 
     def answered(self, settlement: Settlement, verdict: Verdict) -> None:
         if self._app.stack.after_settle:

@@ -64,6 +64,7 @@ from windlass.worker.kind import Kind, as_kind
 from windlass.worker.notes import DROPPED, MOST_NOTES
 from windlass.worker.page import Page, page_size
 from windlass.worker.service import Bell, log
+from windlass.worker.staff import End
 
 STOP_S = 5.0
 """How long slots without a task may take to end."""
@@ -130,7 +131,11 @@ class Runner:
     def worker(self) -> WorkerId:
         return self._worker
 
-    def settle(self, settlement: Settlement, claim: Claim) -> None:
+    def settle(self, ends: Sequence[End]) -> None:
+        for settlement, claim in ends:
+            self._settle(settlement, claim)
+
+    def _settle(self, settlement: Settlement, claim: Claim) -> None:
         self.desk.let_go(claim.id)
         with self._sending:  # lines go before the end, which closes the job's record
             notes = self._take_notes()

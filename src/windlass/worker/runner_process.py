@@ -150,6 +150,11 @@ class RunnerProcess:
         held_up = self.late or self.revoked_us
         return self.state == "working" and self.alone is None and not held_up and not self.apart
 
+    @property
+    def has_more(self) -> bool:
+        """Whether it has claims that none of its slots can have started yet."""
+        return any(room.waiting for room in self.rooms.values())
+
     def is_silent(self, now_us: int) -> bool:
         """Whether it has work and does not get any further with it."""
         return bool(self.claims) and now_us - max(self.page.looked_us, self.heard_us) >= HOARD_US

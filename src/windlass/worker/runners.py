@@ -50,7 +50,7 @@ from windlass.worker.room import Room
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import RunnerProcess, Sentence
 from windlass.worker.service import log
-from windlass.worker.staff import Office, Wish
+from windlass.worker.staff import End, Office, Wish
 
 HIRE_LOOK_S = 0.1
 KILLED_S = 2.0
@@ -219,19 +219,23 @@ class Runners:
         office = self.office
         for note in frame.notes:
             office.note(note)
-        for end in frame.ends:
-            with self.roster.lock:
-                claim = runner.let_go((end.id, end.fence))
+        ends: list[End] = []
+        with self.roster.lock:
+            for end in frame.ends:
+                key = (end.id, end.fence)
+                claim = runner.let_go(key)
                 if claim is None:
-                    claim = self.estate.judging.answered(runner, (end.id, end.fence))
+                    claim = self.estate.judging.answered(runner, key)
                 elif end.outcome is not None:
                     runner.ended += 1
                     if end.ran_us is not None:
                         runner.room_for(claim).timed(end.ran_us)
-            if claim is not None:
-                if runner.hello is not None and runner.hello.verdicts:
-                    runner.unanswered.add((end.id, end.fence))
-                office.settle(end, claim)
+                if claim is not None:
+                    ends.append((end, claim))
+        if ends and runner.hello is not None and runner.hello.verdicts:
+            runner.unanswered.update((end.id, end.fence) for end, _ in ends)
+        if ends:
+            office.settle(ends)
         if runner.is_open and any(room.free() for room in runner.rooms.values()):
             if not runner.claims and not runner.for_scripts:
                 self.dispatcher.expect_big_ones()

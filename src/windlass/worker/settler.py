@@ -62,13 +62,14 @@ class Settler(Service):
         self.on_answer: Callable[[Settlement, Verdict], None] = lambda _settlement, _verdict: None
         """Called for each end that the store has answered for."""
 
-    def put(self, settlement: Settlement, *, urgent: bool) -> None:
-        """Takes the end of an attempt; returns at once."""
-        self._ends.append(settlement)
+    def put(self, settlements: Sequence[Settlement], *, urgent: bool) -> None:
+        """Takes ends of attempts; returns at once."""
+        before = len(self._ends)
+        self._ends.extend(settlements)
         if urgent:
             self._urgent = True
             self.wake()
-        elif self._asleep or len(self._ends) == BATCH:
+        elif self._asleep or before < BATCH <= len(self._ends):
             self.wake()
 
     def note(self, note: Note) -> None:

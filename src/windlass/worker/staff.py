@@ -17,6 +17,9 @@ from windlass.engines.protocol import Claim, Note, Settlement, Verdict
 from windlass.worker.desk import Desk
 from windlass.worker.page import Page
 
+End = tuple[Settlement, Claim]
+"""What came of an attempt, and the claim that it was made under."""
+
 
 class Wish(NamedTuple):
     """What could run now: so many claims, of these tasks (None: of all that the worker's card lists)."""
@@ -44,8 +47,8 @@ class Office(Protocol):
         """The worker's id, new when it was taken for dead."""
         ...
 
-    def settle(self, settlement: Settlement, claim: Claim) -> None:
-        """Takes the end of an attempt."""
+    def settle(self, ends: Sequence[End]) -> None:
+        """Takes ends of attempts."""
         ...
 
     def give_back(self, claims: Sequence[Claim]) -> None:

@@ -83,4 +83,4 @@ class Stocktaking:
             attempt=record.attempt, crashes=record.crashes, losses=record.losses, suspect=record.suspect
         )
         back = Settlement(id=job_id, fence=fence, outcome=None, transition=decide(None, standing))
-        self._settler.put(back, urgent=True)
+        self._settler.put([back], urgent=True)
