@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.errors import BadValue
-from windlass.core.gates import OPEN, Gate, Opening, fits, least_of, opening, read_gate, resource_class
+from windlass.core.gates import (
+    OPEN,
+    Gate,
+    Opening,
+    fits,
+    least_of,
+    opening,
+    pack_needs,
+    read_gate,
+    read_needs,
+    resource_class,
+)
 from windlass.core.rates import Rate, allowance, spend
 
 SECOND = 1_000_000
@@ -107,6 +118,12 @@ def test_a_thousand_sizes_share_few_classes_and_small_ones_stay_exact() -> None:
 def test_the_order_in_which_needs_are_named_makes_no_other_class_and_nothing_is_needed_of_zero() -> None:
     assert resource_class((("b", 2), ("a", 1))) == resource_class((("a", 1), ("b", 2)))
     assert resource_class((("a", 0),)) == ()
+
+
+@given(st.lists(st.tuples(st.text("abc.-_:", min_size=1), AMOUNTS)))
+def test_needs_read_back_as_they_were_packed_in_their_order(needs: list[tuple[str, int]]) -> None:
+    assert read_needs(pack_needs(tuple(needs))) == tuple(needs)
+    assert pack_needs((("memory", 1), ("browser", 2))) == "memory=1,browser=2"
 
 
 def test_needs_fit_only_if_all_of_them_are_free() -> None:

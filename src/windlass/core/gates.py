@@ -95,6 +95,17 @@ def fits(needs: Needs, free: Mapping[str, int]) -> bool:
     return all(free.get(name, 0) >= amount for name, amount in needs)
 
 
+def pack_needs(needs: Needs) -> str:
+    """Needs as they are stored and as a stream's name has them, in their order: `browser=2,memory=1048576`."""
+    return ",".join(f"{name}={amount}" for name, amount in needs)
+
+
+def read_needs(text: str) -> Needs:
+    """The needs that such a text says."""
+    pairs = (pair.rpartition("=") for pair in text.split(",")) if text else ()
+    return tuple((name, int(amount)) for name, _, amount in pairs)
+
+
 def show_need(name: str, amount: int) -> str:
     """An amount of a resource in words: `8GB of memory`, `2 browser`."""
     return f"{show_memory(amount)} of memory" if name == MEMORY else f"{amount} {name}"

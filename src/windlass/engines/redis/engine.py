@@ -16,7 +16,7 @@ import msgspec
 
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.errors import StoreClosed
-from windlass.core.gates import read_gate
+from windlass.core.gates import read_gate, read_needs
 from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.intake import check_jobs
 from windlass.core.job import Job, Outcome, Progress, State
@@ -79,7 +79,7 @@ from windlass.engines.redis.examine import admit, examine, look
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
 from windlass.engines.redis.refusals import Refused
-from windlass.engines.redis.requests import bounds, pack_job, read_job, read_needs
+from windlass.engines.redis.requests import bounds, pack_job, read_job
 from windlass.engines.redis.rows import (
     STATE_OF,
     STATES,

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from windlass.core.gates import Needs
+from windlass.core.gates import pack_needs, read_needs
 from windlass.core.ids import JobId
 from windlass.core.job import DAMAGED, Edge, Job, Record, Request, State, Unique
 from windlass.engines.redis.rows import (
@@ -92,7 +92,7 @@ def _head(request: Request) -> Head:
         key="" if unique is None else unique.key,
         period_us=0 if unique is None else unique.period_us,
         gate=request.gate or "",
-        needs=show_needs(request.needs),
+        needs=pack_needs(request.needs),
         flow="" if request.flow is None else request.flow.hex(),
         parents=[(edge.parent.hex(), _ON.index(edge.on)) for edge in request.parents],
         retry_of="" if request.retry_of is None else request.retry_of.hex(),
@@ -151,17 +151,6 @@ def read_job(job_id: JobId, record: bytes, stored: bytes | None, failure: bytes 
     if request is None:
         request = Request(id=job_id, task=row.task, queue=row.queue, payload=b"")
     return Job(request=request, record=record_of(row), failure=read_failure(failure) if whole else DAMAGED), row
-
-
-def show_needs(needs: Needs) -> str:
-    """Needs as a stream's name has them."""
-    return ",".join(f"{name}={amount}" for name, amount in needs)
-
-
-def read_needs(text: str) -> Needs:
-    """The needs that such a text says."""
-    pairs = (pair.rpartition("=") for pair in text.split(",")) if text else ()
-    return tuple((name, int(amount)) for name, _, amount in pairs)
 
 
 def pack_job(job: Job) -> tuple[bytes, bytes, bytes, bytes]:

@@ -15,7 +15,7 @@ import msgspec
 
 from windlass.core import rates
 from windlass.core.errors import BadValue, LeaseExpired, TicketOutOfOrder, WorkerGone
-from windlass.core.gates import Gate, Needs, Opening, fits, least_of, opening, read_gate
+from windlass.core.gates import Gate, Needs, Opening, fits, least_of, opening, read_gate, read_needs
 from windlass.core.ids import show_id
 from windlass.core.job import State
 from windlass.core.limits import Limits
@@ -24,7 +24,7 @@ from windlass.core.rank import aging_bound_us
 from windlass.engines.protocol import BATCH, Card, Claim, Claims, Order
 from windlass.engines.sqlite import rows
 from windlass.engines.sqlite.admission import READY, RUNNING, Admission
-from windlass.engines.sqlite.rows import decode_extra, encode_failure, needs_of, read_needs
+from windlass.engines.sqlite.rows import decode_extra, encode_failure, needs_of
 from windlass.engines.sqlite.statements import sql
 from windlass.engines.sqlite.tx import Tx
 

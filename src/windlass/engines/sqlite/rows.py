@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.gates import Needs, resource_class
+from windlass.core.gates import Needs, pack_needs, resource_class
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.job import DAMAGED, Edge, Failure, Hold, Job, Record, Request, State, Unique
 from windlass.engines.protocol import Part
@@ -226,15 +226,9 @@ def needs_of(extra: bytes | None) -> Needs:
 
 def needs_text(needs: Needs) -> str:
     """The resource class as a stream's name has it."""
-    return exact_text(resource_class(needs)) if needs else ""
+    return pack_needs(resource_class(needs)) if needs else ""
 
 
 def exact_text(needs: Needs) -> str:
     """The needs as the name of a stream of parked jobs has them."""
-    return ",".join(f"{name}={amount}" for name, amount in sorted(needs))
-
-
-def read_needs(text: str) -> Needs:
-    """The needs that a stream's name says."""
-    pairs = (pair.rpartition("=") for pair in text.split(",")) if text else ()
-    return tuple((name, int(amount)) for name, _, amount in pairs)
+    return pack_needs(tuple(sorted(needs)))
