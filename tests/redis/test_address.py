@@ -6,7 +6,10 @@ import pytest
 
 from windlass.core.errors import BadUrl
 from windlass.core.redact import redact_url
+from windlass.engines.connect import connect
+from windlass.engines.redis import RedisEngine
 from windlass.engines.redis.address import Address, Login, Node, Tls, read_address
+from windlass.engines.schemes import REDIS
 
 SECRET = "s3cr3t"
 
@@ -67,6 +70,15 @@ SECRET = "s3cr3t"
 )
 def test_a_url_says_where_the_server_is_and_how_to_be_let_in(url: str, address: Address) -> None:
     assert read_address(url) == address
+
+
+@pytest.mark.parametrize("scheme", REDIS)
+def test_every_scheme_that_is_known_makes_an_engine(scheme: str) -> None:
+    kind, secure = REDIS[scheme]
+    rest = {"single": "host/0", "socket": "/run/redis.sock", "sentinel": "host/service", "cluster": "host"}[kind]
+    assert isinstance(connect(f"{scheme}://{rest}"), RedisEngine)
+    address = read_address(f"{scheme}://{rest}")
+    assert (address.kind, address.tls is not None) == (kind, secure)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from windlass.core.names import near_miss
 from windlass.core.redact import redact_url
 from windlass.core.settings import Settings, load
 from windlass.engines.protocol import Engine
+from windlass.engines.schemes import REDIS
 
 GROUP = "windlass.engines"
 """The entry-point group in which other packages offer engines: URL scheme → function(url, settings)."""
@@ -118,8 +119,4 @@ def _redis(url: str, settings: Settings) -> Engine:
     return engine
 
 
-_REDIS = [
-    f"{name}{kind}" for name in ("redis", "rediss", "valkey", "valkeys") for kind in ("", "+sentinel", "+cluster")
-]
-
-OWN: dict[str, Maker] = {"memory": _memory, "sqlite": _sqlite, "unix": _redis, **dict.fromkeys(_REDIS, _redis)}
+OWN: dict[str, Maker] = {"memory": _memory, "sqlite": _sqlite, **dict.fromkeys(REDIS, _redis)}

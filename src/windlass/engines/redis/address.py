@@ -12,7 +12,7 @@ with Sentinel `sentinel_user`, `sentinel_password`.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from windlass.core.errors import BadName, BadUrl
 from windlass.core.names import check_name, near_miss
 from windlass.core.redact import redact_url
+from windlass.engines.schemes import REDIS, Kind
 
 NAMESPACE: Final = "windlass"
 PORT: Final = 6379
@@ -27,18 +28,6 @@ SENTINEL_PORT: Final = 26379
 TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 3.0
 LONGEST_TIMEOUT_S: Final = 60.0
-
-Kind = Literal["single", "socket", "sentinel", "cluster"]
-
-# What each scheme means: which kind of server, and whether TLS is spoken.
-_KINDS: Final[dict[str, Kind]] = {"": "single", "+sentinel": "sentinel", "+cluster": "cluster"}
-SCHEMES: Final[dict[str, tuple[Kind, bool]]] = {
-    f"{name}{secure}{suffix}": (kind, bool(secure))
-    for name in ("redis", "valkey")
-    for secure in ("", "s")
-    for suffix, kind in _KINDS.items()
-}
-SCHEMES["unix"] = ("socket", False)
 
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))(?::([0-9]{1,5}))?").fullmatch
 _COMMON: Final = ("namespace", "timeout", "connect_timeout")
@@ -120,9 +109,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 def read_address(url: str) -> Address:
     """The address that a URL names; `BadUrl` says what of it cannot be read."""
     scheme = url.partition("://")[0].lower()
-    if scheme not in SCHEMES:
+    if scheme not in REDIS:
         raise BadUrl(f"{redact_url(url)!a} is no URL of the redis engine.", _TODO)
-    kind, secure = SCHEMES[scheme]
+    kind, secure = REDIS[scheme]
     try:
         parts = urlsplit(url)
     except ValueError:
