@@ -66,6 +66,18 @@ def test_a_wrong_password_is_refused_and_never_shown(binary: Path, new_server: N
         assert client.dbsize() == 0
 
 
+def test_a_password_for_a_server_that_has_none_is_named(binary: Path, new_server: NewServer, connect: Connect) -> None:
+    host = f"127.0.0.1:{new_server(binary).port}"
+    error = refused(connect(f"redis://:{SECRET}@{host}"))
+    assert isinstance(error, AccessDenied)
+    assert error.message == f"The URL gives a password to a server that has none: {host}."
+    assert "Leave it out of the URL" in error.todo
+    assert "does not accept the password" in refused(connect(f"redis://ann:{SECRET}@{host}")).message, "no such user"
+    error = refused(connect(f"redis+sentinel://{host}/shop?sentinel_password={SECRET}"))
+    assert isinstance(error, AccessDenied)
+    assert "the option sentinel_password" in error.todo
+
+
 @pytest.mark.parametrize(
     ("rights", "missing"),
     [

@@ -80,6 +80,13 @@ def _wrong_login(_text: str, address: Address) -> StoreError:
     return AccessDenied(f"{address} does not accept the password {who}in the URL.", "Write the right one into the URL.")
 
 
+def _no_password(address: Address) -> StoreError:
+    todo = "Leave it out of the URL, or set one on the server (requirepass, or a user by ACL SETUSER)."
+    if address.kind == "sentinel":
+        todo = "Leave it out: the servers' stands before the @, the sentinels' own is the option sentinel_password."
+    return AccessDenied(f"The URL gives a password to a server that has none: {address}.", todo)
+
+
 def _no_right(text: str, address: Address) -> StoreError:
     user = address.login.user or "default"
     prefix = address.prefix.decode()
@@ -145,6 +152,8 @@ def _other(text: str, address: Address) -> StoreError:
     if "DB index is out of range" in text or "invalid DB index" in text:
         said = f"{address} has no database {address.db}."
         return UnfitServer(said, "Take a smaller number (there are 16 by default), or raise `databases` there.")
+    if "without any password configured" in text:
+        return _no_password(address)
     if "invalid password" in text or "AUTH" in text:
         return _wrong_login(text, address)
     if "can't run this command" in text or "ACL failure in script" in text:
