@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.cli.conftest import Shell
 from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_same_commands_work_on_a_server(shell: Shell, valkey: Namespace) -> None:
@@ -43,6 +46,15 @@ def test_a_server_that_does_not_fit_is_refused_with_one_sentence_and_exit_code_3
         told = shell.refused("worker", "tasks.py", code=3)
         assert "allkeys-lru" in told
         assert client.dbsize() == 0
+
+
+def test_a_backup_is_left_to_the_server_and_the_way_is_told(shell: Shell, valkey: Namespace) -> None:
+    shell.environ["WINDLASS_URL"] = valkey.url
+    told = shell.refused("backup", "copy.db", code=2)
+    assert "is backed up by its server, not by Windlass. There: BGSAVE, then copy dump.rdb" in told
+    page, _, place = told.split()[-1].partition("#")
+    assert f"\n## {place.title()}\n" in (ROOT / page).read_text(encoding="utf-8"), "that page has the steps"
+    assert not (shell.folder / "copy.db").exists()
 
 
 def test_a_store_of_a_newer_windlass_is_refused(shell: Shell, valkey: Namespace) -> None:

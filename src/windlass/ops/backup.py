@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from windlass.core.errors import BadValue
 from windlass.core.ids import new_id
 from windlass.core.system import sync_folder
 from windlass.engines.protocol import Engine
+
+BY_SERVER: Final = {
+    "redis": "There: BGSAVE, then copy dump.rdb, or copy the append-only file. The steps: docs/engines/redis.md#backup",
+}
+"""Engines whose servers make backups of their own, and how."""
 
 
 @runtime_checkable
@@ -22,8 +27,7 @@ class BacksUp(Protocol):
 def backup(engine: Engine, target: Path, *, overwrite: bool = False) -> Path:
     """Copies the store into the file, whole and on the disk on return; jobs go on meanwhile."""
     if not isinstance(engine, BacksUp):
-        name = engine.capabilities.name
-        raise BadValue(f"The {name} engine has no backup.", "Only a store in a file can be copied: sqlite:///jobs.db.")
+        raise _no_file(engine.capabilities.name)
     _refuse_what_cannot_be_made(target)
     if not overwrite or not os.path.lexists(target):
         return engine.backup(target)
@@ -36,6 +40,12 @@ def backup(engine: Engine, target: Path, *, overwrite: bool = False) -> Path:
         beside.unlink(missing_ok=True)
     sync_folder(target.parent)
     return target.absolute()
+
+
+def _no_file(name: str) -> BadValue:
+    if name in BY_SERVER:
+        return BadValue(f"A store of the {name} engine is backed up by its server, not by Windlass.", BY_SERVER[name])
+    return BadValue(f"The {name} engine has no backup.", "Only a store in a file can be copied: sqlite:///jobs.db.")
 
 
 def _refuse_what_cannot_be_made(target: Path) -> None:
