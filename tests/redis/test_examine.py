@@ -13,11 +13,11 @@ from tests.servers.redis_server import RedisServer
 from windlass.core.errors import AccessDenied, StoreError, UnfitServer
 from windlass.engines.findings import Finding, Level
 from windlass.engines.redis.address import read_address
+from windlass.engines.redis.commands import OF_LINK, called_in, commands
 from windlass.engines.redis.examine import Seen, admit, examine, look
 from windlass.engines.redis.link import Link
-from windlass.engines.redis.script import Script
 
-SCRIPTS = [Script("one", b"redis.call('HSET', KEYS[1], 'a', 1) redis.pcall( \"zadd\", KEYS[1])")]
+COMMANDS = {*OF_LINK, "hset", "publish", "zadd"}
 PLAIN = read_address("redis://localhost")
 GOOD = Seen(
     info={
@@ -56,7 +56,7 @@ def test_a_server_that_syncs_and_never_evicts_is_admitted(
 ) -> None:
     server = new_server(binary, appendonly="always")
     link = connect(server.url())
-    seen = look(link, SCRIPTS)
+    seen = look(link, COMMANDS)
     found = findings(seen)
     assert found["version"].said == ("Valkey 9.1.2." if seen.product == "Valkey" else "Redis 6.2.5.")
     assert found["durability"].level is Level.OK
@@ -73,7 +73,7 @@ def test_a_server_that_evicts_is_refused_and_told_the_remedy(
     server = new_server(binary, config=["maxmemory-policy allkeys-lru"])
     link = connect(server.url())
     with pytest.raises(UnfitServer, match="maxmemory-policy is allkeys-lru") as caught:
-        admit(examine(look(link, SCRIPTS), link.address))
+        admit(examine(look(link, COMMANDS), link.address))
     assert "CONFIG SET maxmemory-policy noeviction" in caught.value.todo
 
 
@@ -81,7 +81,44 @@ def test_a_replica_is_refused_and_its_master_named(binary: Path, new_server: New
     master = new_server(binary)
     link = connect(new_server(binary, config=[f"replicaof 127.0.0.1 {master.port}"]).url())
     with pytest.raises(UnfitServer, match=f"is a replica of 127.0.0.1:{master.port}"):
-        admit(examine(look(link, SCRIPTS), link.address))
+        admit(examine(look(link, COMMANDS), link.address))
+
+
+@pytest.mark.parametrize(
+    ("source", "called"),
+    [
+        ("local call = redis.call\ncall('HSET', KEYS[1], 'XX', 1)", {"hset"}),
+        ("if call(first and 'SADD' or 'SREM', P .. 'queues', queue) == 0 then return end", {"sadd", "srem"}),
+        ("local range = newest and 'ZREVRANGE' or 'ZRANGE'\ncall(range, P .. key, 0, 0)", {"zrange", "zrevrange"}),
+        ("local function send(command, key, args) call(command, P .. key) end send('ZREM', key, gone)", {"zrem"}),
+        ("call('PUBSUB', 'NUMSUB', P .. 'ear:' .. ear)", {"pubsub|numsub"}),
+        ("local time = call('TIME')\nlocal fine = pcall(cmsgpack.unpack, packed)", {"time"}),
+    ],
+)
+def test_a_script_tells_by_its_text_which_commands_it_calls(source: str, called: set[str]) -> None:
+    assert set(called_in(source)) == called
+
+
+def test_a_right_that_any_script_needs_is_missed_at_the_start(new_server: NewServer, connect: Connect) -> None:
+    server = new_server()
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all")
+    link = connect(f"redis://ann:pw@127.0.0.1:{server.port}")
+    assert look(link, commands()).missing == ()
+    for right in sorted(commands() - {"eval", "evalsha"}):
+        with server.client() as client:
+            client.execute_command("ACL", "SETUSER", "ann", f"-{right}")
+        assert look(link, commands()).missing == (f"+{right}",)
+        with server.client() as client:
+            client.execute_command("ACL", "SETUSER", "ann", f"+{right}")
+
+
+def test_a_command_that_the_server_does_not_have_is_missed_like_a_right(
+    new_server: NewServer, connect: Connect
+) -> None:
+    link = connect(new_server(config=['rename-command HRANDFIELD ""']).url())
+    with pytest.raises(AccessDenied, match="The user 'default' may not run HRANDFIELD"):
+        admit(examine(look(link, commands()), link.address))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +141,7 @@ def test_rights_that_scripts_will_need_are_missed_at_once(
         client.execute_command("ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", *rights.split())
     link = connect(f"redis://ann:pw@127.0.0.1:{server.port}")
     with pytest.raises(AccessDenied) as caught:
-        admit(examine(look(link, SCRIPTS), link.address))
+        admit(examine(look(link, COMMANDS), link.address))
     assert (caught.value.message, caught.value.todo) == (said, todo)
 
 
@@ -116,11 +153,11 @@ def test_a_user_with_no_more_than_it_needs_is_admitted(binary: Path, new_server:
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "ann", "on", ">pw", *rights.split())
     link = connect(f"redis://ann:pw@127.0.0.1:{server.port}")
-    (notice,) = admit(examine(look(link, SCRIPTS), link.address))
+    (notice,) = admit(examine(look(link, COMMANDS), link.address))
     assert "does not tell about itself" in notice
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "ann", "+info")
-    seen = look(link, SCRIPTS)
+    seen = look(link, COMMANDS)
     assert seen.config == {}
     assert "its settings are hidden" in findings(seen)["durability"].said
 
@@ -131,15 +168,16 @@ def test_no_question_about_a_right_harms_the_server(new_server: NewServer, conne
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "ann", "on", ">pw", *rights.split())
         names: list[bytes] = connect(server.url()).ask(b"COMMAND", b"LIST")
-        every = b" ".join(b"call('%s')" % name for name in names)
-        seen = look(connect(f"redis://ann:pw@127.0.0.1:{server.port}"), [Script("all", every)])
+        every = [name.decode().lower() for name in names]
+        seen = look(connect(f"redis://ann:pw@127.0.0.1:{server.port}"), every)
         assert client.ping()
+    assert len(every) > 200
     assert {"+hset", "+zadd", "+ping", "+publish", "+subscribe", "+unsubscribe"} <= set(seen.missing)
 
 
 def test_a_server_without_config_is_asked_no_further(new_server: NewServer, connect: Connect) -> None:
     server = new_server(config=['rename-command CONFIG ""'])
-    assert look(connect(server.url()), SCRIPTS).config == {}
+    assert look(connect(server.url()), COMMANDS).config == {}
 
 
 # ── what is made of what they say ───────────────────────────────────────────────────────────────────────────

@@ -75,6 +75,7 @@ from windlass.engines.protocol import (
 )
 from windlass.engines.redis import keymap, search
 from windlass.engines.redis.address import Address
+from windlass.engines.redis.commands import commands
 from windlass.engines.redis.examine import admit, examine, look
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
@@ -89,7 +90,7 @@ from windlass.engines.redis.rows import (
     read_lines,
     read_row,
 )
-from windlass.engines.redis.scripts import VERBS, script
+from windlass.engines.redis.scripts import script
 from windlass.engines.redis.told import told
 
 log = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ class RedisEngine:
         return notices
 
     def _findings(self, link: Link) -> list[Finding]:
-        return list(examine(look(link, map(script, VERBS)), self._address))
+        return list(examine(look(link, commands()), self._address))
 
     def examine(self) -> list[Finding]:
         """What there is to say about the server, for the doctor."""

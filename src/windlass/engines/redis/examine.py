@@ -34,38 +34,31 @@ UNBLOCKING: Final[tuple[Version, Version]] = ((7, 2, 0), (8, 6, 3))
 """CVE-2026-23479: the first Redis that has it, and the first that has not."""
 
 # Since Redis 7 a script can ask what its user may do; an older server says it when something is first done. Every
-# question is a whole command: asked about EVAL without arguments, for a user with few keys, Valkey 9.1 crashes.
+# question is a whole command, whose keys and channels are ours: asked about EVAL without arguments, for a user with few
+# keys, Valkey 9.1 crashes. A command that the server does not have is one that nobody may run.
 _PROBE: Final = Script(
     "probe",
-    b"""local key, channel, missing = KEYS[1], ARGV[1], {}
+    b"""local key, missing = KEYS[1], {}
 local may = redis.acl_check_cmd
 if not may then return missing end
-local function need(right, ...)
-  if not may(...) then missing[#missing + 1] = right end
+local function ask(right, ...)
+  local known, allowed = pcall(may, ...)
+  if not (known and allowed) then missing[#missing + 1] = '+' .. right end
 end
-need('+eval', 'EVAL', 'return 1', '1', key)
-need('+evalsha', 'EVALSHA', ARGV[2], '1', key)
-need('+ping', 'PING')
-need('+unsubscribe', 'UNSUBSCRIBE', channel)
-need('+publish', 'PUBLISH', channel, '')
-need('+subscribe', 'SUBSCRIBE', channel)
-for place = 3, #ARGV do
-  need('+' .. string.lower(ARGV[place]), ARGV[place], key, key, key, key, key, key)
+for place = 2, #ARGV do
+  local right = ARGV[place]
+  local command, of_it = string.match(right, '^([^|]+)|?(.*)$')
+  if command == 'eval' or command == 'evalsha' then
+    ask(right, command, ARGV[1], '1', key)
+  elseif of_it ~= '' then
+    ask(right, command, of_it, key)
+  else
+    ask(right, command, key, key, key, key, key, key)
+  end
 end
 return missing
 """,
 )
-_SIMPLE: Final = frozenset(
-    b"""
-    DEL EXISTS EXPIRE GET INCR INCRBY PERSIST PEXPIRE PEXPIREAT PTTL SET TYPE UNLINK
-    HDEL HEXISTS HGET HGETALL HINCRBY HKEYS HLEN HMGET HMSET HSCAN HSET HSETNX HVALS
-    LINDEX LLEN LPOP LPUSH LRANGE LREM LTRIM RPOP RPUSH SADD SCARD SISMEMBER SMEMBERS SPOP SRANDMEMBER SREM SSCAN
-    ZADD ZCARD ZCOUNT ZINCRBY ZLEXCOUNT ZPOPMAX ZPOPMIN ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREM ZREMRANGEBYLEX
-    ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE ZMSCORE
-    """.split()
-)
-"""Commands whose keys come first; others of a script are not asked about."""
-_CALL: Final = re.compile(rb"""call\(\s*['"]([A-Za-z]+)['"]""")
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,11 +82,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.product} {'.'.join(map(str, self.version))}"
 
 
-def look(link: Link, scripts: Iterable[Script]) -> Seen:
-    """Asks the server about itself, and whether our user may run what these scripts call."""
-    called = {name.upper() for script in scripts for name in _CALL.findall(script.source)}
-    probe = [link.address.prefix + b"probe", _PROBE.sha, *sorted(called & _SIMPLE)]
-    missing: list[bytes] = link.run(_PROBE, probe, repeat=True)
+def look(link: Link, commands: Iterable[str]) -> Seen:
+    """Asks the server about itself, and whether our user may run these commands."""
+    missing: list[bytes] = link.run(_PROBE, [_PROBE.sha, *sorted(commands)], repeat=True)
     return Seen(info=_info(link), config=_config(link), missing=tuple(right.decode() for right in missing))
 
 
