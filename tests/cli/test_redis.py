@@ -48,6 +48,21 @@ def test_a_server_that_does_not_fit_is_refused_with_one_sentence_and_exit_code_3
         assert client.dbsize() == 0
 
 
+def test_the_doctor_tells_how_full_the_server_is(shell: Shell, new_server: Callable[..., RedisServer]) -> None:
+    server = new_server(appendonly="everysec")
+    shell.environ["WINDLASS_URL"] = server.url()
+    with server.client() as client:
+        assert "no limit is set (maxmemory 0)" in shell("doctor").stdout
+        client.config_set("maxmemory", "1gb")
+        assert " of 1GiB are used, 0 % (maxmemory)." in shell("doctor").stdout
+        client.setrange("ballast", 20_000_000, "x")  # beside which a connection more does not count
+        client.config_set("maxmemory", client.info("memory")["used_memory"] * 10 // 9)
+        told = shell("doctor").stdout
+    (line,) = [line for line in told.splitlines() if "(maxmemory)" in line]
+    assert line.startswith("warning memory")
+    assert "At 100 % new jobs are refused; those that are there go on." in line
+
+
 def test_a_backup_is_left_to_the_server_and_the_way_is_told(shell: Shell, valkey: Namespace) -> None:
     shell.environ["WINDLASS_URL"] = valkey.url
     told = shell.refused("backup", "copy.db", code=2)

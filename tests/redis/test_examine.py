@@ -257,6 +257,37 @@ def test_a_failover_is_spoken_of_where_there_can_be_one(seen: Seen, url: str) ->
     assert "failover" not in findings(GOOD)
 
 
+@pytest.mark.parametrize(
+    ("used", "limit", "level", "said"),
+    [
+        (5_000_000, 0, Level.OK, "5MB are used, and no limit is set (maxmemory 0)"),
+        (79_900_000, 100_000_000, Level.OK, "79.9MB of 100MB are used, 79 % (maxmemory). At 100 % new jobs are"),
+        (80_000_000, 100_000_000, Level.WARNING, "80 % (maxmemory). At 100 % new jobs are refused; those that are"),
+        (101_000_000, 100_000_000, Level.WARNING, "101 % (maxmemory). New jobs are refused; those that are there go"),
+    ],
+)
+def test_how_full_a_server_is_and_what_that_means_is_said(used: int, limit: int, level: Level, said: str) -> None:
+    finding = findings(but(used_memory=str(used), maxmemory=str(limit)))["memory"]
+    assert finding.level is level
+    assert said in finding.said
+    buffers = findings(but(used_memory=str(used), maxmemory="100000000", mem_not_counted_for_evict=str(used)))["memory"]
+    assert buffers.level is Level.OK, "what replicas are sent does not count"
+
+
+def test_a_full_server_is_warned_of_and_opened_all_the_same(
+    binary: Path, new_server: NewServer, connect: Connect
+) -> None:
+    server = new_server(binary)
+    link = connect(server.url())
+    assert "no limit is set" in findings(look(link, COMMANDS))["memory"].said
+    with server.client() as client:
+        client.config_set("maxmemory", "100mb")
+        assert "of 100MiB are used" in findings(look(link, COMMANDS))["memory"].said
+        client.config_set("maxmemory", 1)
+        notices = admit(examine(look(link, COMMANDS), link.address))
+    assert [notice for notice in notices if "New jobs are refused; those that are there go on." in notice]
+
+
 def test_an_eviction_policy_that_is_hidden_is_warned_of() -> None:
     hidden = {name: value for name, value in GOOD.info.items() if name != "maxmemory_policy"}
     (notice,) = admit(examine(msgspec.structs.replace(GOOD, info=hidden), PLAIN))

@@ -1,4 +1,4 @@
-"""Whether a server can be trusted with jobs: its version, role, eviction, persistence, and the rights of our user.
+"""Whether a server can be trusted with jobs: its version, role, memory, persistence, and the rights of our user.
 
 `look` asks the server, `examine` judges what it said: a small function per question, none of which changes anything.
 `admit` makes a start of it: the first problem is an error, warnings are sentences for people. It is done at every open,
@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from windlass.core.errors import AccessDenied, StoreError, UnfitServer
+from windlass.core.limits import show_memory
 from windlass.engines.findings import Finding, Level, ok, problem, warning
 from windlass.engines.redis.address import Address
 from windlass.engines.redis.link import Link
@@ -24,6 +25,7 @@ Version = tuple[int, ...]
 OLDEST: Final[Version] = (6, 2)
 ASKED: Final = ("appendfsync", "save")
 """What only CONFIG tells; the rest is in INFO, which managed servers do not hide."""
+NEARLY_FULL: Final = 0.8
 
 LUA_FIXED: Final[dict[str, tuple[Version, ...]]] = {
     "Redis": ((6, 2, 20), (7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2)),
@@ -125,6 +127,7 @@ def examine(seen: Seen, address: Address) -> Iterator[Finding]:
     yield from _flaws(seen)
     yield _role(seen, address)
     yield _eviction(seen)
+    yield from _memory(seen)
     yield _durability(seen)
     yield from _failover(seen, address)
 
@@ -193,12 +196,27 @@ def _eviction(seen: Seen) -> Finding:
     if policy != "noeviction":
         said = f"The server's maxmemory-policy is {policy}: it would remove jobs when memory is short."
         return problem("eviction", said, "Run there: CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE")
-    if seen.info.get("maxmemory") == "0":
-        said = (
-            "The server has no limit on its memory: it removes no job, and when the machine is full the kernel ends it"
-        )
-        return ok("eviction", f"{said} (maxmemory 0).")
-    return ok("eviction", "When memory is short, it refuses new jobs and removes none.")
+    return ok("eviction", "It removes no job when memory is short (noeviction).")
+
+
+def _memory(seen: Seen) -> Iterator[Finding]:
+    """How much of its memory is used, and what happens when it is full."""
+    if "used_memory" not in seen.info or "maxmemory" not in seen.info:
+        return
+    # The server leaves what it keeps for replicas and for its log out of account, too.
+    used = int(seen.info["used_memory"]) - int(seen.info.get("mem_not_counted_for_evict", 0))
+    limit = int(seen.info["maxmemory"])
+    if not limit:
+        said = f"{show_memory(used)} are used, and no limit is set (maxmemory 0): it may use all that its machine has."
+        yield ok("memory", f"{said} With a limit it would refuse new jobs when it is full.")
+        return
+    said = f"{show_memory(used)} of {show_memory(limit)} are used, {100 * used // limit} % (maxmemory)."
+    if used < NEARLY_FULL * limit:
+        yield ok("memory", f"{said} At 100 % new jobs are refused, and those that are there go on.")
+        return
+    refused = "New jobs are refused" if used >= limit else "At 100 % new jobs are refused"
+    todo = "Raise maxmemory there, or keep less: results, logs, jobs that ended."
+    yield warning("memory", f"{said} {refused}; those that are there go on.", todo)
 
 
 def _durability(seen: Seen) -> Finding:
