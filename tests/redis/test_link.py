@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.servers import binaries
 from tests.servers.namespace import Namespace
+from tests.servers.redis_server import RedisServer
+from tests.soak.waiting import wait_for
 from windlass.core.errors import StoreClosed, StoreCorrupt
+from windlass.core.ids import new_id
+from windlass.engines.protocol import Beat, Card
+from windlass.engines.redis import RedisEngine, read_address
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.refusals import Refused
 from windlass.engines.redis.script import Script
@@ -84,3 +93,61 @@ def test_closing_an_ear_wakes_who_waits_in_it(valkey: Namespace, connect: Connec
     assert len(raised) == 1
     with pytest.raises(StoreClosed):
         ear.wait(0)
+
+
+# ── names of connections ────────────────────────────────────────────────────────────────────────────────────
+
+
+def wait_for_names(server: RedisServer, *expected: str) -> None:
+    """Until the server calls our connections so, the one that asks left out; it forgets a moment later who has left."""
+
+    def are_there() -> bool:
+        own = client.client_id()
+        return [str(each["name"]) for each in client.client_list() if int(each["id"]) != own] == [*expected]
+
+    with server.client() as client:
+        wait_for(f"connections {expected}", are_there)
+
+
+@pytest.mark.parametrize("binary", [binaries.valkey, binaries.redis62])
+def test_the_server_shows_whose_each_connection_is(
+    binary: Callable[[], Path], new_server: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "Ann's PC\n\u00e9")
+    server = new_server(binary())
+    engine = RedisEngine(read_address(server.url()))
+    engine.open()
+    try:
+        wait_for_names(server, f"windlass-client-{os.getpid()}@Ann's-PC--")
+        card = Card(worker=new_id(), name="", host="", pid=1, queues=None, tasks=None, lease_us=15_000_000)
+        engine.renew(Beat(card=card, beat=0))
+        wait_for_names(server, f"windlass-worker-{os.getpid()}@Ann's-PC--")
+        engine.renew(Beat(card=card, beat=1, bye=True))
+    finally:
+        engine.close()
+
+
+def test_who_listens_is_named_too(
+    new_server: Callable[..., RedisServer], connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "box")
+    server = new_server()
+    link = connect(server.url())
+    link.subscription().listen_on(frozenset([b"one"]))
+    link.ask(b"PING")
+    wait_for_names(server, *[f"windlass-client-{os.getpid()}@box"] * 2)
+
+
+def test_a_server_that_lets_us_have_no_name_serves_us_all_the_same(
+    new_server: Callable[..., RedisServer], connect: Connect
+) -> None:
+    server = new_server()
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client", "-info")
+    link = connect(f"redis://ann:pw@127.0.0.1:{server.port}")
+    assert link.run(ECHO, [b"x"], repeat=True)[1] == b"x"
+    wait_for_names(server, "")
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "ann", "+info")
+    link.subscription().close()
+    assert link.run_id, "the answer after the refusal is that of INFO"

@@ -21,7 +21,7 @@ from windlass.engines.redis.commands import commands
 from windlass.testing.conformance import Harness
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "engines" / "redis.md").read_text(encoding="utf-8")
-WELCOME = {"client|setinfo", "config|get", "info"}
+WELCOME = {"client|setinfo", "client|setname", "config|get", "info"}
 """What is asked outside of scripts, and may be refused."""
 
 

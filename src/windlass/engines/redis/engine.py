@@ -272,6 +272,7 @@ class RedisEngine:
 
     def renew(self, beat: Beat, /) -> Orders:
         check_beat(beat)
+        self._opened().serve_as("worker")
         card = beat.card
         deltas: list[object] = []
         for delta in beat.deltas:

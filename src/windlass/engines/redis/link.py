@@ -4,19 +4,22 @@
 nothing else is tried again here. While a server is away, a call waits up to a second before it asks again: however
 often a thread calls, it asks about once a second.
 
-    threads ─► run ─► pool of idle wires ── a fresh one: route.open, INFO server ─► the node that has our keys
-                                                              └─► another run id: `on_new_server` is told
+    threads ─► run ─► pool of idle wires ── a fresh one: route.open, our name, INFO server ─► the node that has our keys
+                                                                         └─► another run id: `on_new_server` is told
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import platform
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeVar
 
 from windlass.core.errors import StoreClosed, StoreError, StoreUnavailable
 from windlass.engines.redis.address import Address
@@ -35,6 +38,10 @@ LONGEST_PAUSE_S: Final = 1.0
 IDLE: Final = 16
 """So many idle connections are kept; there are as many more as threads call at once."""
 REDIRECTIONS: Final = 3
+
+Role = Literal["client", "worker"]
+_UNFIT: Final = re.compile(r"[^!-~]")
+"""What a server takes in no name: spaces, control characters, all that is not ASCII."""
 
 
 class Outage:
@@ -107,6 +114,7 @@ class Link:
         self.run_id = b""
         """Which life of the server was seen last; empty where it does not tell."""
         self._told: list[Callable[[], None]] = []
+        self._role: Role = "client"
         self._pool = Pool(address)
 
     # ── calls ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -170,7 +178,7 @@ class Link:
 
     def _mine(self) -> Pool:
         if self._pool.pid != os.getpid():
-            self._pool = Pool(self.address)
+            self._pool, self._role = Pool(self.address), "client"  # a worker is the parent's
         return self._pool
 
     def _take(self, pool: Pool) -> Wire:
@@ -191,7 +199,7 @@ class Link:
         wire = None
         try:
             wire = pool.route.open()
-            wire.run_id = _run_id(wire)
+            wire.run_id = _introduce(wire, _name(self._role))
             self._note(pool, wire.run_id)
         except BaseException as error:
             if wire is not None:
@@ -236,6 +244,12 @@ class Link:
         """Calls it, in the thread that finds out, whenever the server is another one than before, or was restarted."""
         self._told.append(callback)
 
+    def serve_as(self, role: Role) -> None:
+        """The server is told so with every connection from now on; those that lie idle are made anew."""
+        if role != self._role:
+            self._role = role
+            self._mine().clear()
+
     def subscription(self) -> Ear:
         """An ear on the node that runs our scripts: what they publish is heard there."""
         pool = self._mine()
@@ -255,9 +269,19 @@ class Link:
             ear.close()
 
 
-def _run_id(wire: Wire) -> bytes:
+def _name(role: Role) -> str:
+    """What CLIENT LIST shows of this process: `windlass-worker-4711@web-1`."""
+    return f"windlass-{role}-{os.getpid()}@{_UNFIT.sub('-', platform.node())}"
+
+
+def _introduce(wire: Wire, name: str) -> bytes:
+    """Tells the server our name, and gives its run id: both in one round trip, and neither where we may not."""
+    wire.send(b"CLIENT", b"SETNAME", name)
+    wire.send(b"INFO", b"server")
+    with suppress(Answered):
+        wire.read()
     try:
-        info: bytes = wire.call(b"INFO", b"server")
+        info: bytes = wire.read()
     except Answered as error:
         if code_of(error.text) == "NOPERM" or "unknown command" in error.text:
             return b""
