@@ -23,6 +23,29 @@ def test_the_same_commands_work_on_a_server(shell: Shell, valkey: Namespace) -> 
     assert "a restart loses all jobs" in shell("doctor").stdout
 
 
+def test_what_the_server_keeps_is_said_by_a_worker_and_the_doctor_and_by_no_other_command(
+    shell: Shell, valkey: Namespace
+) -> None:
+    said = "The server keeps nothing on its disk: a restart loses all jobs."
+    shell.environ["WINDLASS_URL"] = valkey.url
+    sends = "from tasks import app\n\n@app.task\ndef again() -> None:\n    app.send('tasks.add', 1, 2)\n"
+    (shell.folder / "sends.py").write_text(sends)
+    called = shell("call", "-A", "sends", "again")
+    assert shell("worker", "sends.py", "--until-empty").stderr.count(said) == 1, "by the supervisor, not by its runners"
+    job_id = called.stdout.strip()
+    for done in (
+        called,
+        shell("call", "tasks.add", "1", "2"),
+        shell("jobs", "list"),
+        shell("jobs", "show", job_id),
+        shell("status"),
+        shell("result", job_id),
+    ):
+        assert said not in done.stdout + done.stderr
+    doctor = shell("doctor", code=None)  # a job waits, and no worker is there
+    assert (doctor.stdout.count(said), doctor.stderr.count(said)) == (1, 0)
+
+
 def test_a_server_that_does_not_fit_is_refused_with_one_sentence_and_exit_code_3(
     shell: Shell, new_server: Callable[..., RedisServer]
 ) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from tests.servers import binaries
 from tests.servers.redis_server import RedisServer
+from windlass import App
 from windlass.core.errors import AccessDenied, StoreError, UnfitServer
-from windlass.engines.findings import Finding, Level
+from windlass.core.ids import new_id
+from windlass.engines.findings import Finding, Level, untold
 from windlass.engines.redis.address import read_address
 from windlass.engines.redis.commands import OF_LINK, called_in, commands
 from windlass.engines.redis.examine import Seen, admit, examine, look
@@ -178,6 +180,32 @@ def test_no_question_about_a_right_harms_the_server(new_server: NewServer, conne
 def test_a_server_without_config_is_asked_no_further(new_server: NewServer, connect: Connect) -> None:
     server = new_server(config=['rename-command CONFIG ""'])
     assert look(connect(server.url()), COMMANDS).config == {}
+
+
+def test_a_process_says_once_what_there_is_to_say_of_a_store(
+    new_server: NewServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = new_server()
+    url = server.url(f"n{new_id().hex()}")
+
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "loses all jobs" in record.getMessage()]
+
+    for _ in range(2):
+        with App(url) as app:
+            app.send("some.task")
+    assert len(said()) == 1
+    assert caplog.records[0].levelname == "WARNING"
+    with App(url) as app:
+        app.send("some.task")
+        server.restart()
+        for _ in range(2):  # the first finds out, the next one looks
+            app.send("some.task")
+    assert "was restarted, or another one took over" in caplog.text, "it was examined again"
+    assert len(said()) == 1
+    with App(f"{url}-other") as app, untold():
+        app.send("some.task")
+    assert len(said()) == 1
 
 
 # ── what is made of what they say ───────────────────────────────────────────────────────────────────────────

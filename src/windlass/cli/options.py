@@ -144,19 +144,24 @@ def store_options(function: F) -> F:
 
 @contextmanager
 def store(name: str | None, url: str | None) -> Generator[Store]:
-    """The store that is named or set, or the app's. Reading must not make one: a file that is not there is an error."""
+    """The store that is named or set, or the app's. Reading must not make one: a file that is not there is an error.
+
+    What there is to say of it at every open is left to workers and to the doctor.
+    """
     from windlass.core.settings import load
     from windlass.engines.connect import connect
+    from windlass.engines.findings import untold
 
     app = None if name is None or _outvoted(url) else load_app(name)
     settings = load({"url": url}).settings if app is None else app.settings
     engine = connect(settings.url, settings)
     refuse_to_make(settings.url)
-    engine.open()
-    try:
-        yield Store(engine, settings, app)
-    finally:
-        engine.close()
+    with untold():
+        engine.open()
+        try:
+            yield Store(engine, settings, app)
+        finally:
+            engine.close()
 
 
 def _outvoted(url: str | None) -> bool:
@@ -190,8 +195,9 @@ def load_app(name: str) -> App:
 
 @contextmanager
 def an_app(name: str | None, url: str | None) -> Generator[App]:
-    """The app that is named; else one that knows no task, on the store that is named or set."""
+    """The app that is named; else one without tasks, on the store that is named or set, of which no more is said."""
     from windlass.app.app import App
+    from windlass.engines.findings import untold
 
-    with App(url) if name is None or _outvoted(url) else load_app(name) as app:
+    with untold(), App(url) if name is None or _outvoted(url) else load_app(name) as app:
         yield app

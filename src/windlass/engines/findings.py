@@ -1,15 +1,22 @@
 """What was found when something was looked at: a finding per question, and what to do about it.
 
-An engine that can look at itself has a method `examine` besides its verbs; `windlass doctor` asks it.
+An engine that can look at itself has a method `examine` besides its verbs; `windlass doctor` asks it. What it finds of
+that at every open it tells here: a process says each sentence once, and who only looks into a store leaves it untold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 import msgspec
+
+log = logging.getLogger(__name__)
+
+_told: set[tuple[str, str]] = set()
 
 
 class Level(StrEnum):
@@ -49,3 +56,20 @@ def warning(name: str, said: str, todo: str) -> Finding:
 def problem(name: str, said: str, todo: str) -> Finding:
     """Something to repair."""
     return Finding(name=name, level=Level.PROBLEM, said=said, todo=todo)
+
+
+def tell(level: int, store: str, said: str) -> None:
+    """Logs what there is to know of a store: once per process, however often that is opened."""
+    if (store, said) not in _told:
+        _told.add((store, said))
+        log.log(level, "%s", said)
+
+
+@contextmanager
+def untold() -> Generator[None]:
+    """Nothing of it is logged meanwhile: somebody else says it."""
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = False

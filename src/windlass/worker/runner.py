@@ -29,6 +29,7 @@ from windlass.core.errors import BadValue, OtherVersion, WindlassError
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.limits import Limits
 from windlass.core.system import die_with_parent, ending_signals, leave_unheeded, map_page, set_title
+from windlass.engines import findings
 from windlass.engines.protocol import Claim, Note, Settlement
 from windlass.observe import logs
 from windlass.worker.budget import memory_of
@@ -261,6 +262,7 @@ def main(link: int, page: int, parent: int, version: str) -> None:
     what = "scripts" if welcome.scripts is not None else f"runner {welcome.number}"
     set_title(f"windlass: {what} of {welcome.worker_name}")
     logs.set_up(welcome.level, welcome.form, welcome.file)
+    findings.log.disabled = True  # the supervisor has said it
     try:
         if version != __version__:
             raise OtherVersion(

@@ -34,7 +34,7 @@ from windlass.engines.checks import (
     flow_of,
     is_gate,
 )
-from windlass.engines.findings import Finding, Level
+from windlass.engines.findings import Finding, Level, tell
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
@@ -138,8 +138,7 @@ class RedisEngine:
             raise
         if int(ahead_us) > CLOCK_BEHIND_US:
             notices.append(f"The server's clock is {int(ahead_us) // 1_000_000} s behind the store's own count.")
-        for notice in notices:
-            log.warning("%s", notice)
+            log.warning("%s", notices[-1])
         link.on_new_server(self._meet)
         self._listeners = Listeners(link, self._run)
         self._link = link
@@ -148,10 +147,12 @@ class RedisEngine:
     def _admit(self, link: Link) -> tuple[str, ...]:
         """Refuses a server that cannot be trusted with jobs; what people should know of one that can."""
         findings = self._findings(link)
-        notices = admit(findings)
+        notices, store = admit(findings), f"{self._address} {self._address.namespace}"
+        for notice in notices:
+            tell(logging.WARNING, store, notice)
         for finding in findings:
             if finding.level is Level.OK and finding.name in {"durability", "failover"}:
-                log.info("%s", finding.said)
+                tell(logging.INFO, store, finding.said)
         return notices
 
     def _findings(self, link: Link) -> list[Finding]:
@@ -169,8 +170,7 @@ class RedisEngine:
         with self._lock:
             if not self._is_new:
                 return
-            for notice in self._admit(link):
-                log.warning("%s", notice)
+            self._admit(link)
             log.warning(
                 "The server of %s was restarted, or another one took over. What was acknowledged just before may be "
                 "missing; workers compare what they run with what it knows.",
