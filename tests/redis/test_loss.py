@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +17,7 @@ from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
 from tests.soak.waiting import wait_for
 from windlass.core.errors import StoreClosed, StoreUnavailable, UnfitServer
-from windlass.engines.redis.link import Link
+from windlass.engines.redis.link import Link, Outage
 from windlass.engines.redis.script import Script
 
 ECHO = Script("echo", b"return {KEYS[1], ARGV[1]}")
@@ -54,10 +56,26 @@ def test_an_outage_is_told_once_and_its_end_once(
         server.start()
         wait_for("the server to be found again", lambda: goes(link))
         assert goes(link)
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
-    assert "cannot be reached: the connection was refused. It is tried again until it is back." in said[0]
-    assert "is back after" in said[1]
+    lost, back = caplog.records
+    assert lost.levelname == "WARNING"
+    assert "cannot be reached: the connection was refused. It is tried again until it is back." in lost.getMessage()
+    assert back.levelname == "INFO"
+    assert re.fullmatch(r"127\.0\.0\.1:\d+ is back, \d+\.\d s after its last answer\.", back.getMessage())
+
+
+def test_an_outage_counts_from_the_last_answer_not_from_when_somebody_noticed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("windlass.engines.redis.link.time", SimpleNamespace(monotonic=lambda: now_s))
+    outage = Outage("db:6379")
+    with caplog.at_level(logging.INFO, "windlass"):
+        outage.over()
+        now_s = 30.0
+        outage.failed(StoreUnavailable("db:6379 cannot be reached.", "Wait."))
+        now_s = 42.5
+        outage.over()
+    assert caplog.messages[-1] == "db:6379 is back, 42.5 s after its last answer."
 
 
 def test_a_server_that_was_never_there_is_not_logged(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:

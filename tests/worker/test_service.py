@@ -9,7 +9,8 @@ from collections import deque
 import pytest
 
 from windlass.core.clock import SystemClock
-from windlass.core.errors import StoreUnavailable
+from windlass.core.errors import StoreFull, StoreUnavailable
+from windlass.worker.outage import Outage
 from windlass.worker.service import FIRST_PAUSE_S, LONGEST_PAUSE_S, Bell, Service
 
 HANG_S = 20
@@ -70,21 +71,46 @@ def test_a_step_that_fails_is_tried_again_a_little_later_each_time() -> None:
 def test_a_step_that_did_not_ask_the_store_does_not_say_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     service = Steps(DOWN, 0.0, DOWN, 0.0)
     service.is_back = lambda: not service.plan
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         run(service)
     assert [record.getMessage() for record in caplog.records] == [
-        "The steps has to wait: The store is away. Wait.",
-        "The steps goes on.",
+        "The worker has to wait: The store is away. Wait.",
+        "The worker goes on.",
     ]
 
 
 def test_an_outage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         run(Steps(*[DOWN] * 5, 0.0))
-    assert [record.getMessage() for record in caplog.records] == [
-        "The steps has to wait: The store is away. Wait.",
-        "The steps goes on.",
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "The worker has to wait: The store is away. Wait."),
+        ("INFO", "The worker goes on."),
     ]
+
+
+def test_an_outage_of_several_loops_is_logged_once_and_is_over_with_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    outage = Outage()
+    full = StoreFull("The disk is full.", "Free some space.")
+    with caplog.at_level(logging.INFO):
+        for loop in ("consumer", "settler", "consumer"):
+            outage.begins(loop, DOWN)
+        outage.begins("settler", full)
+        outage.ends("consumer")
+        outage.ends("janitor")
+        assert [record.levelname for record in caplog.records] == ["WARNING"] * 2, "each kind of trouble once"
+        outage.ends("settler")
+    assert [record.getMessage() for record in caplog.records][1:] == [
+        "The worker has to wait: The disk is full. Free some space.",
+        "The worker goes on.",
+    ]
+
+
+def test_an_outage_that_the_engine_has_logged_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    logged = StoreUnavailable("The store is away.", "Wait.")
+    logged.logged = True
+    with caplog.at_level(logging.INFO):
+        run(Steps(logged, logged, 0.0))
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("bug"), SystemExit(1), KeyboardInterrupt()])

@@ -182,6 +182,8 @@ class StoreError(WindlassError):
     """The store cannot do what was asked."""
 
     code = "WL300"
+    logged = False
+    """Whether its engine has logged the outage, and will log the end of it: who waits for that need not."""
 
 
 class StoreUnavailable(StoreError):

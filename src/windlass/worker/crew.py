@@ -33,6 +33,7 @@ from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.janitor import Janitor
 from windlass.worker.kind import Kind
 from windlass.worker.lease import Lease
+from windlass.worker.outage import Outage
 from windlass.worker.service import Service, log
 from windlass.worker.settler import Settler
 from windlass.worker.staff import End, Office, Staff
@@ -97,6 +98,9 @@ class Crew:
             beat_s=settings.beat_s,
             lease_s=settings.lease_s,
         )
+        outage = Outage()
+        for service in self.services:
+            service.outage = outage
         self.consumer.staff = self.staff
         self.settler.on_settled = self.consumer.hungry
         self.settler.on_answer = self._answered

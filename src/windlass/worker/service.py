@@ -4,8 +4,8 @@
     tick(now_us)  one step; gives how many seconds until the next one, None: until somebody wakes it
     wake()   the next step is now       stop()  no further step; returns when the last one is over
 
-A step that fails because the store cannot be reached is tried again, each time a little later; it is logged once per
-outage. Tests call `tick` themselves, with a time of their own, and start no thread.
+A step that fails because the store cannot be reached is tried again, each time a little later; the loops of a worker
+share one `outage`, which is logged once. Tests call `tick` themselves, with a time of their own, and start no thread.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError, WorkerError
+from windlass.worker.outage import Outage
 
 log = logging.getLogger("windlass.worker")
 
@@ -61,6 +62,7 @@ class Service:
         self._bell = Bell()
         self._thread: threading.Thread | None = None
         self._pause_s = 0.0
+        self.outage = Outage()
         self.stepped_us = 0
         """When its last step began, by the monotonic clock; 0: it has not begun."""
         self.ready = threading.Event()
@@ -123,17 +125,16 @@ class Service:
                 return 0
             return self._failed(error)
         if self._pause_s and self.is_back():
-            log.warning("The %s goes on.", self.name)
+            self.outage.ends(self.name)
             self._pause_s = 0.0
         self.ready.set()
         return pause_s
 
     def _failed(self, error: BaseException) -> float:
-        if not self._pause_s:
-            # Once per outage: a store that is down for an hour must not fill the disk with tracebacks.
-            if isinstance(error, (StoreError, WorkerError)):
-                log.warning("The %s has to wait: %s", self.name, error)
-            else:
-                log.exception("The %s failed; it tries again.", self.name)
+        if isinstance(error, (StoreError, WorkerError)):
+            self.outage.begins(self.name, error)
+        elif not self._pause_s:
+            # Once: what goes wrong for an hour must not fill the disk with tracebacks.
+            log.exception("The %s failed; it tries again.", self.name)
         self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
         return self._pause_s

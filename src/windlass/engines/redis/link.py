@@ -45,28 +45,29 @@ _UNFIT: Final = re.compile(r"[^!-~]")
 
 
 class Outage:
-    """How long a server has been away, and when it may be asked again."""
+    """Whether a server is away, and when it may be asked again."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._since_s: float | None = None
+        self._is_away = False
+        self._answered_s: float | None = None
         self._pause_s = 0.0
         self._not_before_s = 0.0
-        self._was_there = False
 
     def left_s(self) -> float:
         """How long nobody should ask."""
-        return self._not_before_s - time.monotonic() if self._since_s is not None else 0.0
+        return self._not_before_s - time.monotonic() if self._is_away else 0.0
 
     def failed(self, error: StoreError) -> None:
-        """Whoever asks next waits a little; the first failure is told."""
+        """Whoever asks next waits a little; the first failure is logged."""
         with self._lock:
             now_s = time.monotonic()
-            if self._since_s is None:
-                self._since_s, self._pause_s, self._not_before_s = now_s, 0.0, 0.0
-                # Who opens a store for the first time sees the error itself.
-                if self._was_there:
+            # Who opens a store for the first time sees the error itself.
+            error.logged = self._answered_s is not None
+            if not self._is_away:
+                self._is_away, self._pause_s, self._not_before_s = True, 0.0, 0.0
+                if error.logged:
                     log.warning("%s It is tried again until it is back.", error.message)
             if now_s >= self._not_before_s:  # several threads that fail together count as one
                 self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
@@ -74,12 +75,13 @@ class Outage:
 
     def over(self) -> None:
         """It has answered."""
-        if self._since_s is None and self._was_there:
-            return
-        with self._lock:
-            if self._since_s is not None and self._was_there:
-                log.warning("%s is back after %.1f s.", self._name, time.monotonic() - self._since_s)
-            self._since_s, self._was_there = None, True
+        now_s = time.monotonic()
+        if self._is_away:
+            with self._lock:
+                if self._is_away and self._answered_s is not None:
+                    log.info("%s is back, %.1f s after its last answer.", self._name, now_s - self._answered_s)
+                self._is_away = False
+        self._answered_s = now_s
 
 
 class Pool:
