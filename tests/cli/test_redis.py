@@ -103,6 +103,19 @@ def test_a_store_of_a_newer_windlass_is_refused(shell: Shell, valkey: Namespace)
     assert "schema 2 of a newer Windlass" in told
 
 
+def test_a_worker_whose_store_is_emptied_says_what_is_gone_and_goes_on(shell: Shell, valkey: Namespace) -> None:
+    shell.environ["WINDLASS_URL"] = valkey.url
+    with shell.running("worker", "tasks.py") as worker:
+        shell("call", "-A", "tasks", "add", "1", "2", "--wait")
+        valkey.clear()
+        worker.wait_for(f"The namespace {valkey.name} of ")
+        worker.wait_for("goes on under a new id")
+        assert shell.out("call", "-A", "tasks", "add", "1", "2", "--wait").endswith("3")
+        assert worker.text.count("was emptied: somebody has removed its keys (FLUSHALL?)") == 1
+        assert "All jobs and results that were there are gone." in worker.text
+        assert "has to wait" not in worker.text
+
+
 def test_who_watches_a_store_goes_on_through_an_outage(shell: Shell, new_server: Callable[..., RedisServer]) -> None:
     server = new_server(appendonly="always")
     shell.environ["WINDLASS_URL"] = server.url()

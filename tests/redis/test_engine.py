@@ -18,6 +18,8 @@ from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, State, Unique
 from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Verdict
 from windlass.engines.redis import RedisEngine, read_address, search
+from windlass.engines.redis.identity import identity
+from windlass.engines.redis.link import Link
 from windlass.testing.conformance import Harness
 from windlass.testing.conformance.harness import SECOND_US, Listener
 
@@ -299,3 +301,45 @@ def test_a_step_that_meets_a_foreign_key_leaves_no_node_and_no_request(harness: 
             harness.engine.insert([harness.new(flow=flow), harness.new(lane="bad")])
         assert valkey.keys() == before
         client.delete(f"{{{valkey.name}}}:lane:bad")
+
+
+def test_each_process_says_once_that_its_store_was_emptied(
+    harness: Harness, valkey: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = [harness.worker(), harness.worker(on=harness.another())]
+    sender = harness.another()
+    valkey.clear()
+    assert sender.insert([harness.new()])[0].duplicate_of is None
+    for told, worker in enumerate(workers, start=1):
+        for _ in range(2):
+            assert harness.renew(worker).gone
+            assert caplog.text.count(f"The namespace {valkey.name} of ") == told
+    assert caplog.text.count("All jobs and results that were there are gone.") == 2
+
+
+def test_a_worker_that_was_swept_is_not_told_that_its_store_was_emptied(
+    harness: Harness, valkey: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = harness.worker()
+    with valkey.client() as client:
+        client.hdel(f"{{{valkey.name}}}:desks", worker.hex())
+    assert harness.renew(worker).gone
+    assert "was emptied" not in caplog.text
+
+
+@pytest.mark.parametrize("binary", [binaries.valkey, binaries.redis62])
+def test_a_store_on_a_full_server_goes_without_an_id_until_there_is_room(
+    binary: Callable[[], Path], new_server: Callable[..., RedisServer]
+) -> None:
+    server = new_server(binary())
+    link = Link(read_address(server.url()))
+    try:
+        with server.client() as client:
+            client.config_set("maxmemory", 1)
+            assert identity(link) is None
+            client.config_set("maxmemory", 0)
+        known = identity(link)
+        assert known is not None
+        assert identity(link) == known
+    finally:
+        link.close()

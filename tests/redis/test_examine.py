@@ -201,7 +201,7 @@ def test_a_process_says_once_what_there_is_to_say_of_a_store(
         server.restart()
         for _ in range(2):  # the first finds out, the next one looks
             app.send("some.task")
-    assert "was restarted, or another one took over" in caplog.text, "it was examined again"
+    assert "was emptied: somebody has removed its keys" in caplog.text, "it was examined again"
     assert len(said()) == 1
     with App(f"{url}-other") as app, untold():
         app.send("some.task")
@@ -302,7 +302,7 @@ def test_how_full_a_server_is_and_what_that_means_is_said(used: int, limit: int,
     assert buffers.level is Level.OK, "what replicas are sent does not count"
 
 
-def test_a_full_server_is_warned_of_and_opened_all_the_same(
+def test_a_full_server_is_warned_of_and_not_refused_for_it(
     binary: Path, new_server: NewServer, connect: Connect
 ) -> None:
     server = new_server(binary)

@@ -217,7 +217,7 @@ def test_a_task_sends_others(tasks: Any, work: Work) -> None:
 def test_a_handle_of_a_job_that_never_was(tasks: Any) -> None:
     handle = tasks.app.result("0192f000-0000-7000-8000-000000000000")
     for ask in (handle.get, lambda: handle.state, handle.job):
-        with pytest.raises(JobNotFound, match="it never was, or its time of retention is over"):
+        with pytest.raises(JobNotFound, match="it never was, its time of retention is over"):
             ask()
 
 

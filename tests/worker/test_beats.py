@@ -102,6 +102,20 @@ def test_a_cancel_that_comes_while_a_slot_takes_the_claim_is_heeded(rig: Rig) ->
     assert run.asked is CancelAsked
 
 
+def test_a_claim_that_is_refused_without_a_card_brings_the_next_beat_forward(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    lapsed: list[bool] = []
+    rig.crew.consumer.on_lapse = lambda: lapsed.append(True)
+    rig.app.send("double", 1)
+    announced, rig.crew.heartbeat.worker = rig.crew.heartbeat.worker, new_id()
+    assert rig.consume() == CUT_S
+    assert lapsed == [True]
+    rig.crew.heartbeat.worker = announced
+    assert rig.consume() == 0
+    assert caplog.records == [], "it is nothing that a user could do anything about"
+
+
 def test_a_worker_whose_card_was_swept_goes_on_under_a_new_id(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     run = running(rig)
     old, ticket = rig.crew.heartbeat.worker, rig.crew.consumer.ticket

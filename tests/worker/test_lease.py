@@ -203,7 +203,7 @@ def test_by_lease_another_takes_the_job_and_the_late_end_and_effect_do_not_count
         assert job.get(HANG_S) == again.pid
         yard.go(f"{begun.more}")
         yard.wait_lines("end", 2, job)
-    still.wait_for("was not ours any more; its end is dropped")
+    still.wait_for("or it was removed); its end is dropped")
     assert job.get(0) == again.pid
     assert (outcomes(job), record(job).state) == ([Outcome.LOST], State.SUCCEEDED)
     assert (yard.folder / "effects").read_text() == f"{again.more}\n", "it happened once"

@@ -19,7 +19,7 @@ def find(engine: Engine, job_id: JobId, parts: frozenset[Part] = ALL_PARTS, log_
 def unknown(job_id: JobId) -> JobNotFound:
     """The error about a job that is not there."""
     return JobNotFound(
-        f"There is no job {show_id(job_id)}: it never was, or its time of retention is over.",
+        f"There is no job {show_id(job_id)}: it never was, its time of retention is over, or the store was emptied.",
         "Check the id and the store's URL; keep_succeeded and keep_dead say how long records stay.",
     )
 

@@ -6,9 +6,9 @@
 Reading order: `worker.py` and `supervisor.py` (what a user has), `kind.py` (which pools there are), `staff.py` (the
 seam between the two halves).
 
-The office: `service.py` (what every loop is), `crew.py`, `desk.py` (what the worker holds), `consumer.py`, `budget.py`,
-`lease.py`, `settler.py`, `heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchdog.py`, `bellman.py`, `asked.py`,
-`lifeline.py`.
+The office: `service.py` (what every loop is), `outage.py`, `crew.py`, `desk.py` (what the worker holds), `consumer.py`,
+`budget.py`, `lease.py`, `settler.py`, `heartbeat.py`, `stocktaking.py`, `janitor.py`, `watchdog.py`, `bellman.py`,
+`asked.py`, `lifeline.py`.
 
 The staff of one process: `in_process.py`, `executor.py` (one attempt, step by step), `watchman.py`, `room.py`, `pools/`
 (where tasks are called), `notes.py`, `failure.py`.

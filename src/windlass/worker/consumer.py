@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from windlass.core.clock import Clock
-from windlass.core.errors import StoreError
+from windlass.core.errors import LeaseExpired, StoreError, WorkerGone
 from windlass.core.events import Bus, Claimed
 from windlass.core.gates import MEMORY
 from windlass.core.ids import WorkerId, new_id
@@ -71,6 +71,8 @@ class Consumer(Service):
         self._budget = budget
         self._bellman = bellman
         self.staff: Staff | None = None
+        self.on_lapse: Callable[[], None] = lambda: None
+        """Called when the store refuses claims until the worker has renewed, or announced itself anew."""
         self.ticket = 0
         self._unsure = False
         """Whether the last claim was not answered: the store may have carried it out."""
@@ -99,7 +101,12 @@ class Consumer(Service):
     # ── one step ────────────────────────────────────────────────────────────────────────────────────────
 
     def tick(self, now_us: int) -> float | None:
-        pause_s = self._look(now_us)
+        try:
+            pause_s = self._look(now_us)
+        except (WorkerGone, LeaseExpired):
+            # After an outage, or in a store that was emptied. The next beat puts it right.
+            self.on_lapse()
+            return CUT_S
         if self._woken and pause_s != 0:
             # The store wakes one sleeper for work. It may have more than we can take: then the next one is woken.
             hints, self._woken = self._woken, []

@@ -102,6 +102,7 @@ class Crew:
         for service in self.services:
             service.outage = outage
         self.consumer.staff = self.staff
+        self.consumer.on_lapse = self.heartbeat.rouse
         self.settler.on_settled = self.consumer.hungry
         self.settler.on_answer = self._answered
         self.lease.on_change = self.staff.cut_at

@@ -1,8 +1,8 @@
 """The heartbeat: one renewal for the whole worker, and what the store has to say to it.
 
 Between beats it sleeps in the store's wait for orders, so a cancel reaches a running task at once. If the store says
-that the card is gone (the worker was taken for dead), it takes a new id: what still runs settles under its old fences,
-which the store accepts or calls stale.
+that the card is gone (the worker was taken for dead, or the store emptied), it takes a new id: what still runs settles
+under its old fences, which the store accepts or calls stale.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Heartbeat(Service):
             self.on_command(command.do)
 
     def _start_anew(self) -> None:
-        log.warning("This worker was taken for dead; it goes on under a new id.")
+        log.warning("This worker was taken for dead, or its store was emptied; it goes on under a new id.")
         self.worker = new_id()
         self._card = msgspec.structs.replace(self._card, worker=self.worker)
         self._number = 0

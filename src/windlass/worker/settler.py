@@ -184,7 +184,10 @@ class Settler(Service):
                     )
                 )
         if verdict is Verdict.STALE:
-            log.warning("The claim of job %s was not ours any more; its end is dropped.", show_id(settlement.id))
+            log.warning(
+                "Job %s was not ours any more (another worker has it, or it was removed); its end is dropped.",
+                show_id(settlement.id),
+            )
         self.on_answer(settlement, verdict)
 
     def take_counts(self) -> tuple[Delta, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from windlass.core.clock import Clock
-from windlass.core.ids import JobId, WorkerId
+from windlass.core.ids import JobId, WorkerId, show_id
 from windlass.core.job import Record, State
 from windlass.core.lifecycle import Standing, decide
 from windlass.engines.protocol import Engine, Query, Settlement
@@ -64,7 +64,10 @@ class Stocktaking:
             self._give_back(*key, stored[key])
         for job_id, _ in vanished & self._vanished:
             if job_id not in self._running():
-                log.warning("The store does not know the claim of job %s any more; it is let go.", job_id.hex())
+                log.warning(
+                    "Job %s is not ours any more (another worker has it, or it was removed); it is let go.",
+                    show_id(job_id),
+                )
                 self._desk.let_go(job_id)
         self._unknown, self._vanished = unknown, vanished
 
@@ -78,7 +81,7 @@ class Stocktaking:
         return found
 
     def _give_back(self, job_id: JobId, fence: int, record: Record) -> None:
-        log.warning("The store says that this worker holds job %s, which it does not; it goes back.", job_id.hex())
+        log.warning("The store says that this worker holds job %s, which it does not; it goes back.", show_id(job_id))
         standing = Standing(
             attempt=record.attempt, crashes=record.crashes, losses=record.losses, suspect=record.suspect
         )

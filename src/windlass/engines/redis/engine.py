@@ -77,6 +77,7 @@ from windlass.engines.redis import keymap, search
 from windlass.engines.redis.address import Address
 from windlass.engines.redis.commands import commands
 from windlass.engines.redis.examine import admit, examine, look
+from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
 from windlass.engines.redis.refusals import Refused
@@ -121,6 +122,7 @@ class RedisEngine:
         self._lock = threading.Lock()
         self._is_new = False
         """Whether the server is another one than the one that was examined, or was restarted since."""
+        self._id: bytes | None = None
         self._looked: dict[WorkerId, int] = {}
 
     # ── open and close ──────────────────────────────────────────────────────────────────────────────────
@@ -133,6 +135,7 @@ class RedisEngine:
             notices = [*self._admit(link)]
             keys = [part for pair in keymap.FIXED.items() for part in pair]
             schema, ahead_us = self._run_on(link, "open", keys, repeat=True)
+            self._id = identity(link)
         except BaseException:
             link.close()
             raise
@@ -171,12 +174,27 @@ class RedisEngine:
             if not self._is_new:
                 return
             self._admit(link)
-            log.warning(
-                "The server of %s was restarted, or another one took over. What was acknowledged just before may be "
-                "missing; workers compare what they run with what it knows.",
-                self._address,
-            )
+            if not self._is_emptied(link):
+                log.warning(
+                    "%s was restarted, or another server took over. Of what was acknowledged just before some may be "
+                    "missing: `windlass doctor` says what its settings promise.",
+                    self._address,
+                )
             self._is_new = False
+
+    def _is_emptied(self, link: Link) -> bool:
+        """Whether this is not the store that was opened, which is told once."""
+        before, self._id = self._id, identity(link)
+        if before is None or before == self._id:
+            return False
+        log.warning(
+            "The namespace %s of %s was emptied: somebody has removed its keys (FLUSHALL?), or the server came back "
+            "without its data. All jobs and results that were there are gone. Workers take what is sent from now on: "
+            "send again what is missing, or restore a backup.",
+            self._address.namespace,
+            self._address,
+        )
+        return True
 
     def close(self) -> None:
         link, self._link = self._link, None
@@ -281,6 +299,7 @@ class RedisEngine:
         head = (card.worker.hex(), beat.beat, card.lease_us, int(card.tasks is None), int(beat.bye), deltas, spans)
         gone, now_us, *rest = self._run("renew", [_pack(head), msgspec.json.encode(card), *(card.tasks or ())])
         if gone:
+            self._is_emptied(self._opened())
             return Orders(gone=True, now_us=int(now_us))
         claims, command, *cancel = rest
         return Orders(now_us=int(now_us), claims=claims, cancel=tuple(cancel), command=command)

@@ -41,7 +41,7 @@ KEYS: Final = (
     Key(
         "meta",
         "hash",
-        "`schema`, the store's own count (`order`), its `version`, the number of successes",
+        "`schema`, the store's `id`, its own count (`order`), its `version`, the number of successes",
         FOR_GOOD,
     ),
     # ── a job

@@ -137,7 +137,7 @@ class Link:
         return self._converse(talk, repeat=repeat)
 
     def ask(self, *command: Argument) -> Any:
-        """The answer to a command that changes nothing."""
+        """The answer to a command that may as well be sent twice."""
         return self._converse(lambda wire: wire.call(*command), repeat=True)
 
     def _converse(self, talk: Callable[[Wire], A], *, repeat: bool) -> A:
