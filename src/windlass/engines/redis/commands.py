@@ -23,7 +23,8 @@ _NAME: Final = re.compile(r"'([A-Z]+)'")
 def commands() -> frozenset[str]:
     """All that a user of a server must be allowed to run."""
     lua = resources.files("windlass.engines.redis").joinpath("lua")
-    files = [file for folder in (lua, lua.joinpath("parts")) for file in folder.iterdir() if file.is_file()]
+    folders = (lua, lua.joinpath("parts"), lua.joinpath("modules"))
+    files = [file for folder in folders for file in folder.iterdir() if file.is_file()]
     return OF_LINK.union(*(called_in(file.read_text("utf-8")) for file in files))
 
 
