@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.errors import StoreClosed
-from windlass.core.gates import read_gate, read_needs
-from windlass.core.ids import JobId, WorkerId, show_id
+from windlass.core.ids import JobId, WorkerId
 from windlass.core.intake import check_jobs
-from windlass.core.job import Job, Outcome, Progress, State
-from windlass.core.lifecycle import Transition, why_not
+from windlass.core.job import Job
+from windlass.core.lifecycle import why_not
 from windlass.core.limits import Limits
 from windlass.engines.checks import (
     check_amendment,
@@ -43,14 +42,8 @@ from windlass.engines.protocol import (
     Amended,
     Amendment,
     Beat,
-    Bucket,
     Capabilities,
-    Card,
-    Change,
-    Claim,
     Claims,
-    Count,
-    Death,
     Fact,
     Hint,
     Interest,
@@ -81,18 +74,28 @@ from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
 from windlass.engines.redis.refusals import Refused
-from windlass.engines.redis.requests import bounds, pack_job, read_job
+from windlass.engines.redis.requests import pack_job
 from windlass.engines.redis.rows import (
-    STATE_OF,
     STATES,
-    fingerprint,
-    pack_failure,
-    read_attempt,
-    read_lines,
-    read_row,
 )
 from windlass.engines.redis.scripts import script
 from windlass.engines.redis.told import told
+from windlass.engines.redis.values import (
+    added,
+    chunks,
+    pack_limits,
+    pack_rule,
+    pack_settlement,
+    pairs,
+    read_bucket,
+    read_card,
+    read_claim,
+    read_count,
+    read_death,
+    read_found,
+    weight,
+    why_refused,
+)
 
 log = logging.getLogger(__name__)
 
@@ -102,9 +105,6 @@ MOST_SWEPT: Final = 10_000
 """The most one sweep touches, whatever is asked for."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_card = msgspec.json.Decoder(Card).decode
-
-T = TypeVar("T")
 
 
 class RedisEngine:
@@ -118,7 +118,7 @@ class RedisEngine:
         self._clock: Clock = SystemClock()
         self._link: Link | None = None
         self._listeners: Listeners | None = None
-        self._packed_limits = _pack_limits(self._limits)
+        self._packed_limits = pack_limits(self._limits)
         self._lock = threading.Lock()
         self._is_new = False
         """Whether the server is another one than the one that was examined, or was restarted since."""
@@ -233,7 +233,7 @@ class RedisEngine:
         check_jobs(jobs, self._limits)
         self._opened()
         receipts: list[Receipt] = []
-        steps = list(_chunks(jobs, _weight))
+        steps = list(chunks(jobs, weight))
         if len(steps) > 1:
             self._look_for_parents(jobs)
         for some in steps:
@@ -248,7 +248,7 @@ class RedisEngine:
         """Refuses a job whose parent nobody knows before the first of many is written."""
         coming = {job.request.id for job in jobs}
         waiting = [job for job in jobs if any(edge.parent not in coming for edge in job.request.parents)]
-        for some in _chunks(waiting, _weight):
+        for some in chunks(waiting, weight):
             args: list[bytes] = []
             for job in some:
                 known = tuple(edge for edge in job.request.parents if edge.parent not in coming)
@@ -274,7 +274,7 @@ class RedisEngine:
         if not order.suspects:
             # Who looked for suspects has seen none of the others: listening must not take them for seen.
             self._looked[order.worker] = version
-        claims = map(_claim, found[::3], found[1::3], found[2::3])
+        claims = map(read_claim, found[::3], found[1::3], found[2::3])
         return Claims(
             claims=tuple(claim for claim in claims if claim is not None), wait_us=None if wait_us < 0 else wait_us
         )
@@ -283,8 +283,8 @@ class RedisEngine:
         check_settlements(settlements, self._limits)
         self._opened()
         verdicts: list[Verdict] = []
-        for some in _chunks(settlements, lambda settlement: 1 + sum(map(_weight, settlement.follow_ups))):
-            args = [part for settlement in some for part in _settlement(settlement)]
+        for some in chunks(settlements, lambda settlement: 1 + sum(map(weight, settlement.follow_ups))):
+            args = [part for settlement in some for part in pack_settlement(settlement)]
             verdicts += [Verdict(said.decode()) for said in self._run("settle", [self._packed_limits, *args])]
         return verdicts
 
@@ -308,7 +308,7 @@ class RedisEngine:
         check_notes(notes, self._limits)
         self._opened()
         verdicts: list[Verdict] = []
-        for some in _chunks(notes):
+        for some in chunks(notes):
             args: list[bytes | str | int] = [self._packed_limits]
             for entry in some:
                 args += [entry.id, str(entry.fence), entry.kind, entry.data, entry.key, entry.stream, entry.at_us]
@@ -321,7 +321,7 @@ class RedisEngine:
         swept = Swept()
         while True:
             step = self._sweep(sweep_.worker, min(left, BATCH))
-            swept = _added(swept, step)
+            swept = added(swept, step)
             left -= step.lost + step.chores + step.due + step.expired + step.keys + step.purged
             if left <= 0 or not step.more:
                 return swept
@@ -333,7 +333,7 @@ class RedisEngine:
         return Swept(
             **dict(zip(("workers", "lost", "chores", "due", "expired", "keys", "purged"), counts, strict=True)),
             more=bool(more),
-            deaths=tuple(_death(_card(card), jobs) for card, jobs in deaths),
+            deaths=tuple(read_death(read_card(card), jobs) for card, jobs in deaths),
             poisoned=tuple(Poisoned(id=id_, task=task.decode(), crashes=n) for id_, task, n in poisoned),
         )
 
@@ -346,10 +346,10 @@ class RedisEngine:
         self._opened()
         wanted = _pack([int(part in parts) for part in Part])
         jobs: list[Job | None] = []
-        for some in _chunks(ids):
+        for some in chunks(ids):
             now_us, *found = self._run("fetch", [wanted, *some])
             jobs += [
-                None if parts_ is None else _job(job_id, parts_, log_after, int(now_us))
+                None if parts_ is None else read_found(job_id, parts_, log_after, int(now_us))
                 for job_id, parts_ in zip(some, found, strict=True)
             ]
         return jobs
@@ -376,7 +376,7 @@ class RedisEngine:
             if answer == 0:
                 changed.append(job_id)
             else:
-                refused.append(Refusal(id=job_id, why=_why(answer, amendment.change, only)))
+                refused.append(Refusal(id=job_id, why=why_refused(answer, amendment.change, only)))
         return Amended(changed=tuple(changed), refused=tuple(refused), cursor=cursor)
 
     def tally(self, query: TallyQuery, /) -> Tally:
@@ -385,9 +385,9 @@ class RedisEngine:
             _, _, more, go_on = self._run("tally", [query.span or "", go_on])
             buckets += more
         return Tally(
-            counts=tuple(_count(key, n) for key, n in _pairs(counters)),
-            buckets=tuple(_bucket(int(start), key, n) for start, found in buckets for key, n in _pairs(found)),
-            cards=tuple(_card(card) for card in cards),
+            counts=tuple(read_count(key, n) for key, n in pairs(counters)),
+            buckets=tuple(read_bucket(int(start), key, n) for start, found in buckets for key, n in pairs(found)),
+            cards=tuple(read_card(card) for card in cards),
         )
 
     # ── facts and hints ─────────────────────────────────────────────────────────────────────────────────
@@ -410,7 +410,7 @@ class RedisEngine:
                 b"" if put.value is None else b"=" + put.value,
                 "" if put.expect is None else put.expect,
                 "" if put.ttl_us is None else put.ttl_us,
-                b"" if put.value is None or not is_gate(put.key) else _rule(put.value),
+                b"" if put.value is None or not is_gate(put.key) else pack_rule(put.value),
                 "" if put.value is None else (flow_of(put.key) or b"").hex(),
             ]
         return [
@@ -434,179 +434,3 @@ class RedisEngine:
                 args += ["order", (hint.id or b"").hex()]
         if args:
             self._run("signal", args)
-
-
-# ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _chunks(values: Sequence[T], weight: Callable[[T], int] = lambda _: 1) -> Iterator[Sequence[T]]:
-    """As many at a time as a script may touch, at least one; `weight` says how many jobs one stands for."""
-    start = touched = 0
-    for at, value in enumerate(values):
-        weighs = weight(value)
-        if at > start and touched + weighs > BATCH:
-            yield values[start:at]
-            start, touched = at, 0
-        touched += weighs
-    if start < len(values):
-        yield values[start:]
-
-
-def _weight(job: Job) -> int:
-    """How many jobs an insert of it touches: itself and its parents, which only get a line each."""
-    return 1 + len(job.request.parents) // 10
-
-
-def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    return zip(flat[::2], flat[1::2], strict=True)
-
-
-def _pack_limits(limits: Limits) -> bytes:
-    """The limits as `limits` in lua/parts/limits.lua reads them."""
-    return _pack(
-        (
-            limits.aging_step_us,
-            limits.keep_succeeded_us,
-            limits.keep_dead_us,
-            limits.keep_cancelled_us,
-            limits.keep_expired_us,
-            limits.keep_result_us,
-            limits.log_bytes,
-            limits.keep_succeeded_count,
-        )
-    )
-
-
-def _claim(job_id: JobId, record: bytes, request: bytes | None) -> Claim | None:
-    row, stored = read_row(record), request or b""
-    if row is None:
-        log.warning("The record of job %s cannot be read; the job is passed over.", show_id(job_id))
-        return None
-    start, end = bounds(stored)
-    return Claim(
-        id=job_id,
-        fence=int(row.fence),
-        task=row.task,
-        queue=row.queue,
-        payload=stored[end:],
-        options=stored[start:end],
-        attempt=row.attempt,
-        crashes=row.crashes,
-        losses=row.losses,
-        suspect=bool(row.suspect),
-        priority=row.priority,
-        due_us=row.due_us,
-        lane=row.lane or None,
-        flow=bytes.fromhex(row.flow) or None,
-        needs=read_needs(row.needs) if row.needs else (),
-    )
-
-
-def _settlement(settlement: Settlement) -> list[bytes]:
-    """What settle.lua takes of a settlement and its follow-ups; a plain success says its fence and how long it ran."""
-    ran = -1 if settlement.ran_us is None else settlement.ran_us
-    if settlement.result is not None and _is_plain_success(settlement):
-        return [settlement.id, _pack((str(settlement.fence), ran)), settlement.result, b""]
-    follow_ups = [part for job in settlement.follow_ups for part in pack_job(job)]
-    head = (
-        str(settlement.fence),
-        ran,
-        "" if settlement.outcome is None else settlement.outcome.value,
-        _transition(settlement.transition),
-        _given(settlement.keep_us),
-        _given(settlement.keep_result_us),
-        int(settlement.result is not None),
-        settlement.queue or "",
-        fingerprint(settlement.failure),
-        "" if settlement.become is None else settlement.become.hex(),
-        len(settlement.follow_ups),
-    )
-    return [settlement.id, _pack(head), settlement.result or b"", pack_failure(settlement.failure), *follow_ups]
-
-
-def _is_plain_success(settlement: Settlement) -> bool:
-    transition = settlement.transition
-    return (
-        settlement.outcome is Outcome.SUCCEEDED
-        and transition.to is State.SUCCEEDED
-        and not transition.suspect
-        and transition.reason is None
-        and settlement.keep_us is settlement.keep_result_us is settlement.queue is None
-        and settlement.failure is settlement.become is None
-        and not settlement.follow_ups
-    )
-
-
-def _given(value: int | None) -> int:
-    return -1 if value is None else value
-
-
-def _transition(transition: Transition) -> tuple[int, int, int, int, int, int, str]:
-    return (
-        STATES[transition.to],
-        transition.attempt,
-        transition.crashes,
-        transition.losses,
-        int(transition.suspect),
-        transition.delay_us,
-        transition.reason or "",
-    )
-
-
-def _job(job_id: JobId, found: Sequence[Any], log_after: int, now_us: int) -> Job:
-    record, stored, failure, result, progress, progress_us, attempts, lines, steps = found
-    job, row = read_job(job_id, record, stored, failure)
-    return msgspec.structs.replace(
-        job,
-        result=result if result is not None and now_us < row.result_until_us else None,
-        attempts=tuple(map(read_attempt, attempts)),
-        progress=None if progress is None else Progress(at_us=int(progress_us), data=progress),
-        log=read_lines(lines, log_after),
-        steps=tuple(sorted((key.decode(), value) for key, value in _pairs(steps))),
-    )
-
-
-def _why(answer: bytes | list[int], change: Change, only: Any) -> str:
-    if isinstance(answer, bytes):
-        return f"It is a duplicate of {show_id(answer)}, which holds its unique key."
-    why = why_not(STATE_OF.get(answer[0]), change, only)
-    assert why is not None, "the script refuses what may not be"
-    return why
-
-
-def _death(card: Card, jobs: int) -> Death:
-    return Death(worker=card.worker, name=card.name, host=card.host, pid=card.pid, jobs=jobs)
-
-
-def _added(one: Swept, other: Swept) -> Swept:
-    """Two steps of a sweep as one."""
-    sums = {name: getattr(one, name) + getattr(other, name) for name in one.__struct_fields__ if name != "more"}
-    sums["deaths"], sums["poisoned"] = sums["deaths"][:BATCH], sums["poisoned"][:BATCH]
-    return Swept(**sums, more=other.more)
-
-
-def _count(key: bytes, n: bytes) -> Count:
-    queue, task, state = key.decode().split("|")
-    return Count(queue=queue, task=task, state=STATE_OF[int(state)], n=int(n))
-
-
-def _bucket(start_us: int, key: bytes, n: bytes) -> Bucket:
-    queue, task, name = key.decode().split("|")
-    return Bucket(start_us=start_us, queue=queue, task=task, name=name, n=int(n))
-
-
-def _rule(value: bytes) -> bytes:
-    """A gate's rule as lua/modules/gates.lua reads it."""
-    gate = read_gate(value)
-    rate = gate.rate
-    return _pack(
-        (
-            int(gate.paused),
-            gate.shut_until_us,
-            _given(gate.probes),
-            _given(gate.limit),
-            0 if rate is None else rate.count,
-            0 if rate is None else rate.per_us,
-            0 if rate is None else rate.burst,
-        )
-    )
