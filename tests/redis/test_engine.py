@@ -16,6 +16,7 @@ from tests.soak.waiting import wait_for
 from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownParent
 from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, State, Unique
+from windlass.engines.findings import Level
 from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Verdict
 from windlass.engines.redis import RedisEngine, read_address, search
 from windlass.engines.redis.identity import identity
@@ -156,6 +157,12 @@ def test_a_server_that_is_full_takes_no_job_and_lets_those_it_has_end(
             harness.sweep_all()
             harness.engine.listen(Interest(queues=("q",), worker=worker), 0)
             harness.amend(Change.CANCEL, sent[-1])
+            another = RedisEngine(read_address(server.url()))
+            another.open()
+            (memory,) = [finding for finding in another.examine() if finding.name == "memory"]
+            another.close()
+            assert memory.level is Level.WARNING
+            assert "New jobs are refused" in memory.said
             client.config_set("maxmemory", 0)
         assert harness.states(sent).count(State.SUCCEEDED) == 5
         harness.send()

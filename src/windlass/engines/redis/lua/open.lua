@@ -1,5 +1,5 @@
 -- open: makes a new store, or refuses one that this process cannot read.
--- with:
+-- with: spared
 --
 -- KEYS    meta
 -- ARGV    now, schema, then key and type of every key of a fixed name
