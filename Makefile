@@ -7,6 +7,7 @@ STAMP := .venv/.stamp
 TESTERS = $(shell expr $(CORES) + 1)
 CORES = $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 RESULTS := .cache/results
+GROUP = embedded
 SOURCES = src tests bench scripts examples
 
 # Which Python makes the virtual environment: set it, or the first one that fits is taken.
@@ -82,8 +83,8 @@ soak: $(STAMP) ## run the long tests whole and write docs/evidence/<name>.json
 bars: $(STAMP) ## run the benchmarks of bench/bars.toml: measured, bar, pass
 	@$(BIN)/python -m bench
 
-race: $(STAMP) ## race the embedded queues of bench/race/entries.toml and write docs/benchmarks.md
-	@$(BIN)/python -m bench.race --group embedded
+race: $(STAMP) ## race the embedded queues, or with GROUP=redis those on a server, and write docs/benchmarks.md
+	@$(BIN)/python -m bench.race --group $(GROUP)
 
 mutants: $(STAMP) ## put each known bug back and show that the suite catches it
 	@$(BIN)/python -m tests.mutants

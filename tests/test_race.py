@@ -13,9 +13,10 @@ import pytest
 
 from bench import bars
 from bench.race import entries, table, verdicts
-from bench.race.__main__ import EVIDENCE, main
+from bench.race.__main__ import main
 from bench.race.contestant import waits_ms
 from bench.race.entries import Product
+from bench.race.groups import EMBEDDED, GROUPS, REDIS, Group
 from bench.race.result import Finish, Result, load
 
 pytestmark = [
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-BARE = next(product for product in entries.load() if product.kind == "floor")
+BARE = next(product for product in entries.load(EMBEDDED.entries) if product.kind == "floor")
 
 
 def written(folder: Path, product: Product) -> Path:
@@ -43,18 +44,34 @@ def toml(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+@pytest.mark.parametrize(
+    ("group", "names", "bars_measured"),
+    [
+        (EMBEDDED, ["windlass", "bare"], set[str]()),
+        (
+            REDIS,
+            ["windlass-solo", "bare-lua"],
+            {"cpu_solo", "send_one_bare", "send_together", "idle", "far", "growth"},
+        ),
+    ],
+)
 def test_a_quick_race_of_ours_and_the_floor_has_every_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], group: Group, names: list[str], bars_measured: set[str]
 ) -> None:
     file = tmp_path / "race.json"
-    assert main(["--quick", "--only", "windlass", "bare", "--json", str(file)]) == 0
+    assert main(["--group", group.name, "--quick", "--only", *names, "--json", str(file)]) == 0
     result = load(file)
-    assert [finish.entry.name for finish in result.finishes] == ["windlass", "bare"]
+    assert [finish.entry.name for finish in result.finishes] == names
+    ours, floor = result.finishes
+    columns = set(table.COLUMNS[group.name])
+    assert columns | set(table.ALSO.get(group.name, {})) <= set(ours.figures)
+    assert columns - set(floor.figures) == set(floor.product.lacks)
     for finish in result.finishes:
         assert finish.error is None
-        assert set(table.COLUMNS) - set(finish.figures) == set(finish.product.lacks)
-        assert all(len(values) == 1 and values[0] > 0 for values in finish.figures.values())
-    assert [line.passed for line in result.bars] == [None]
+        assert all(len(values) == 1 for values in finish.figures.values())
+        assert all(finish.figures[name][0] > 0 for name in columns & set(finish.figures))
+    assert {line.bar.name for line in result.bars} >= bars_measured
+    assert {line.passed for line in result.bars} == {None}
     assert capsys.readouterr().out == table.tables(result) + "\n"
 
 
@@ -73,7 +90,7 @@ def test_a_contestant_that_fails_fails_the_run_unless_that_error_is_known(
 def test_a_version_that_cannot_be_installed_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = msgspec.structs.replace(BARE, seat="no_such_seat", requirements=["windlass-no-such-package==0.0.1"])
     assert main(["--quick", "--entries", str(written(tmp_path, missing))]) == 1
-    assert "windlass-no-such-package 0.0.1, failed: install:" in capsys.readouterr().out
+    assert "windlass-no-such-package 0.0.1, not run: install:" in capsys.readouterr().out
 
 
 def test_an_entry_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +100,7 @@ def test_an_entry_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str
 
 def test_an_unknown_field_of_an_entry_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "entries.toml"
-    file.write_text(entries.FILE.read_text().replace("results =", "results_ =", 1))
+    file.write_text(EMBEDDED.entries.read_text().replace("results =", "results_ =", 1))
     with pytest.raises(msgspec.ValidationError):
         entries.load(file)
 
@@ -95,27 +112,34 @@ def test_waits_are_told_by_the_number_of_the_job_in_whatever_order_they_ran() ->
         waits_ms([first, late, (0, 4_000_000)], [1_000_000, 2_000_000])
 
 
-def finish(name: str, drains: list[float], reruns: list[float] | None = None) -> Finish:
-    product = next(p for p in entries.load() if name in [entry.name for entry in p.entry])
+def finish(group: Group, name: str, **figures: list[float]) -> Finish:
+    product = next(p for p in entries.load(group.entries) if name in [entry.name for entry in p.entry])
     entry = next(entry for entry in product.entry if entry.name == name)
-    figures = {"drain_per_s": drains} | ({"rerun_s": reruns} if reruns else {})
     return Finish(product=product, entry=entry, version="1", backlog=(1, 2), figures=figures)
 
 
-def test_bars_compare_within_a_round_and_the_floor_is_no_peer() -> None:
-    assert sorted(verdicts.RULES) == sorted(bar.name for bar in bars.load(verdicts.FILE))
-    lines = verdicts.verdicts(
-        [
-            finish("windlass", [10.0, 60.0, 10.0], [1.0, 1.5, 1.0]),
-            finish("windlass-solo", [20.0, 100.0, 20.0], [2.0, 1.0, 3.0]),
-            finish("huey-fsync", [2.0, 10.0, 4.0]),
-            finish("flexiq", [1.0, 20.0, 2.0]),
-            finish("litequeue", [4.0, 1.0, 4.0]),
-            finish("bare", [1e6, 1e6, 1e6]),
-        ],
-        quick=False,
+def outcomes(group: Group, *finishes: Finish) -> dict[str, tuple[float, bool | None]]:
+    lines = verdicts.verdicts(group.name, finishes, quick=False)
+    return {line.bar.name: (round(line.measured, 9), line.passed) for line in lines}
+
+
+def test_every_bar_has_a_rule_in_one_group() -> None:
+    assert sorted(name for rules in verdicts.RULES.values() for name in rules) == sorted(
+        bar.name for bar in bars.load(verdicts.FILE)
     )
-    assert {line.bar.name: (line.measured, line.passed) for line in lines} == {
+    assert list(verdicts.RULES) == list(table.COLUMNS) == list(GROUPS)
+
+
+def test_bars_compare_within_a_round_and_the_floor_is_no_peer() -> None:
+    assert outcomes(
+        EMBEDDED,
+        finish(EMBEDDED, "windlass", drain_per_s=[10.0, 60.0, 10.0], rerun_s=[1.0, 1.5, 1.0]),
+        finish(EMBEDDED, "windlass-solo", drain_per_s=[20.0, 100.0, 20.0], rerun_s=[2.0, 1.0, 3.0]),
+        finish(EMBEDDED, "huey-fsync", drain_per_s=[2.0, 10.0, 4.0]),
+        finish(EMBEDDED, "flexiq", drain_per_s=[1.0, 20.0, 2.0]),
+        finish(EMBEDDED, "litequeue", drain_per_s=[4.0, 1.0, 4.0]),
+        finish(EMBEDDED, "bare", drain_per_s=[1e6, 1e6, 1e6]),
+    ) == {
         "solo_huey": (10.0, True),
         "default_huey": (5.0, True),
         "default_best": (2.5, False),
@@ -123,21 +147,104 @@ def test_bars_compare_within_a_round_and_the_floor_is_no_peer() -> None:
     }
 
 
-def test_the_page_is_built_from_the_evidence_and_names_every_pinned_version() -> None:
-    result = load(EVIDENCE)
+def test_a_peer_that_failed_in_between_counts_as_long_as_it_raced() -> None:
+    assert outcomes(
+        EMBEDDED,
+        finish(EMBEDDED, "windlass", drain_per_s=[10.0, 10.0, 10.0]),
+        finish(EMBEDDED, "flexiq", drain_per_s=[5.0]),
+        finish(EMBEDDED, "litequeue", drain_per_s=[1.0, 1.0, 2.0]),
+    ) == {"default_best": (5.0, True)}
+
+
+def test_the_best_configuration_of_each_is_the_one_with_the_best_median() -> None:
+    # The second of ours is better in one round and worse by the median: it does not count.
+    assert outcomes(
+        REDIS,
+        finish(REDIS, "windlass-solo", drain_per_s=[40.0, 40.0, 40.0], far_per_s=[30.0, 10.0, 24.0]),
+        finish(REDIS, "windlass-p2", drain_per_s=[90.0, 30.0, 30.0], far_per_s=[1.0, 1.0, 1.0]),
+        finish(REDIS, "bullmq", drain_per_s=[20.0, 20.0, 10.0]),
+        finish(REDIS, "bullmq-2", drain_per_s=[1.0, 30.0, 1.0]),
+        finish(REDIS, "celery-prefork", drain_per_s=[2.0, 2.0, 2.0]),
+        finish(REDIS, "dramatiq", drain_per_s=[8.0, 8.0, 8.0]),
+        finish(REDIS, "bare-lua", drain_per_s=[1e6, 1e6, 1e6]),
+    ) == {
+        "drain_bullmq": (2.0, True),
+        "drain_python": (5.0, True),
+        "drain_celery": (20.0, False),
+        "far": (0.6, True),
+    }
+
+
+def test_cpu_is_that_of_worker_and_server_together() -> None:
+    assert outcomes(
+        REDIS,
+        finish(REDIS, "windlass-solo", drain_cpu_s=[0.3, 0.5], server_cpu_s=[0.3, 0.3]),
+        finish(REDIS, "windlass-threads", drain_cpu_s=[0.9, 0.9], server_cpu_s=[0.3, 0.3]),
+        finish(REDIS, "windlass-aio", drain_cpu_s=[0.5]),
+        finish(REDIS, "bullmq", drain_cpu_s=[1.0, 1.0], server_cpu_s=[1.0, 1.0]),
+        finish(REDIS, "bullmq-2", drain_cpu_s=[1.5, 0.6], server_cpu_s=[1.0, 1.0]),
+    ) == {"cpu_solo": (0.7, True), "cpu_bullmq": (0.4, True), "cpu_threads": (1.2, False)}
+
+
+def test_sends_are_compared_with_the_floor_and_with_the_best_peer_of_each_round() -> None:
+    assert outcomes(
+        REDIS,
+        finish(REDIS, "windlass-solo", send_one_per_s=[8.0, 8.0], send_many_per_s=[50.0, 50.0],
+               send_together_per_s=[20.0, 20.0], idle_cpu_s=[0.05, 0.07], growth_x=[1.0, 1.2],
+               start_p50_ms=[2.0, 2.0]),
+        finish(REDIS, "windlass-p2", start_p50_ms=[1.0, 3.0]),
+        finish(REDIS, "bare-lua", send_one_per_s=[10.0, 10.0]),
+        finish(REDIS, "bullmq", send_one_per_s=[4.0, 16.0], send_many_per_s=[20.0, 20.0], start_p50_ms=[2.0, 2.0]),
+        finish(REDIS, "celery-prefork", send_one_per_s=[2.0, 2.0], start_p50_ms=[4.0, 8.0]),
+    ) == {
+        "send_many": (2.5, True),
+        "send_one_bare": (0.8, True),
+        "send_one_best": (1.25, True),
+        "send_together": (2.5, False),
+        "start_best": (0.75, True),
+        "idle": (0.06, True),
+        "growth": (1.1, True),
+    }  # fmt: skip
+
+
+def test_whoever_could_not_be_installed_was_not_run_and_whoever_failed_has_failed() -> None:
+    absent = finish(REDIS, "dramatiq")
+    absent.error = "install: no such version"
+    broken = finish(REDIS, "bullmq")
+    broken.error = "drain: The worker ended with 1: a | b"
+    result = msgspec.structs.replace(
+        load(EMBEDDED.evidence),
+        group=REDIS.name,
+        machine={"cores": 2, "cpu": "c", "system": "s", "python": "3", "valkey": "9", "round_trip": "0.1 ms",
+                 "far_round_trip": "1.1 ms", "load": "0"},
+        finishes=[absent, broken],
+        bars=[],
+    )  # fmt: skip
+    said = table.tables(result)
+    assert "dramatiq, 1, not run: install: no such version" in said
+    assert r"bullmq, 1, failed: drain: The worker ended with 1: a \| b" in said
+    assert result.failed
+
+
+@pytest.mark.parametrize("group", [EMBEDDED], ids=["embedded"])
+def test_the_page_is_built_from_the_evidence_and_names_every_pinned_version(group: Group) -> None:
+    result = load(group.evidence)
+    products = entries.load(group.entries)
     page = table.PAGE.read_text(encoding="utf-8")
     assert table.tables(result) in page
-    for product in entries.load():
+    for product in products:
         for pin in product.requirements:
             assert pin.replace("==", " ") in page
-    assert [f.entry for f in result.finishes] == [entry for product in entries.load() for entry in product.entry]
+    assert [f.entry for f in result.finishes] == [entry for product in products for entry in product.entry]
 
 
 def test_tables_go_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     begin, end = (marker.format(group="embedded") for marker in (table.BEGIN, table.END))
     page.write_text(f"above\n{begin}\nold\n{end}\nbelow\n")
-    result = msgspec.structs.replace(load(EVIDENCE), finishes=[finish("bare", [1.0])], bars=[])
+    result = msgspec.structs.replace(
+        load(EMBEDDED.evidence), finishes=[finish(EMBEDDED, "bare", drain_per_s=[1.0])], bars=[]
+    )
     assert isinstance(result, Result)
     table.put(page, result)
     assert page.read_text() == f"above\n{begin}\n\n{table.tables(result)}\n\n{end}\nbelow\n"

@@ -1,4 +1,4 @@
-"""`python -m bench.race --group embedded [--rounds N] [--only NAME …] [--quick]`: races; exits 1 if one failed."""
+"""`python -m bench.race --group NAME [--rounds N] [--only NAME …] [--quick]`: races; exits 1 if one failed."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ import argparse
 import os
 import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import windlass
 from bench.race import entries, rounds, table, verdicts
 from bench.race.contestant import QUICK, Contestant, Sizes
+from bench.race.ground import Ground
+from bench.race.groups import EMBEDDED, GROUPS, Group
 from bench.race.result import Finish, Result, load
-from bench.race.venvs import python_of
+from bench.race.venvs import OURS, home_of
 from bench.report import ROOT, commit, dirty, machine, write
 from bench.rounds import say
 
-GROUP = "embedded"
 CACHE = ROOT / ".cache"
-EVIDENCE = ROOT / "docs" / "evidence" / f"race_{GROUP}.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not sys.platform.startswith("linux"):
         say("The race reads /proc: it runs on Linux only.")
         return 2
-    products = entries.load(options.entries)
+    group = GROUPS[options.group]
+    products = entries.load(options.entries or group.entries)
     names = [entry.name for product in products for entry in product.entry]
     wanted: list[str] = options.only or names
     if unknown := sorted(set(wanted) - set(names)):
@@ -47,59 +46,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
     CACHE.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="race-", dir=CACHE))
     try:
-        finishes = _race(chosen, wanted, folder, options.rounds, QUICK if options.quick else Sizes())
+        with group.ground(folder) as (ground, facts):
+            pairs = _pairs(group, chosen, wanted, ground, QUICK if options.quick else Sizes())
+            rounds.run(group, pairs, options.rounds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    finishes = [finish for _, finish in pairs]
     result = Result(
-        group=GROUP,
+        group=group.name,
         commit=code,
         dirty=changed,
         quick=options.quick,
         rounds=options.rounds,
         at=at,
         duration_s=round(time.monotonic() - began, 1),
-        machine=machine()
-        | {"python_sqlite": sqlite3.sqlite_version, "load": f"{load:.1f} before, {os.getloadavg()[0]:.1f} after"},
+        machine=machine() | facts | {"load": f"{load:.1f} before, {os.getloadavg()[0]:.1f} after"},
         finishes=finishes,
-        bars=verdicts.verdicts(finishes, quick=options.quick),
+        bars=verdicts.verdicts(group.name, finishes, quick=options.quick),
     )
     print(table.tables(result))
     # Evidence and page in the repository are of whole runs only.
-    whole = wanted == names and not options.quick and options.rounds >= 3 and options.entries == entries.FILE
+    whole = wanted == names and not options.quick and options.rounds >= 3 and options.entries is None
     if options.json or whole:
-        write(options.json or EVIDENCE, result)
+        write(options.json or group.evidence, result)
     if whole and options.json is None:
         table.put(table.PAGE, result)
-        say(f"written: {EVIDENCE}, {table.PAGE}")
+        say(f"written: {group.evidence}, {table.PAGE}")
     return 1 if result.failed else 0
 
 
-def _race(
-    products: Sequence[entries.Product], wanted: Sequence[str], folder: Path, times: int, sizes: Sizes
-) -> list[Finish]:
-    """Environments first, then the rounds. Whoever cannot be installed has failed, and the others race."""
+def _pairs(
+    group: Group, products: Sequence[entries.Product], wanted: Sequence[str], ground: Ground, sizes: Sizes
+) -> list[tuple[Contestant, Finish]]:
+    """Makes their environments. Whoever cannot be installed has failed, and the others race."""
     pairs: list[tuple[Contestant, Finish]] = []
     for product in products:
-        python, error = Path(sys.executable), None
+        home, error = OURS, None
         try:
-            python = python_of(product, CACHE / "race-venvs")
+            home = home_of(product, CACHE / "race-venvs")
         except Exception as problem:  # no network, no such version: its result, and nobody else's
             error = f"install: {problem}"
             say(f"{product.name}: {error}")
+        version = ", ".join(pin.replace("==", " ") for pin in product.requirements) or group.versions()
         for entry in product.entry:
             if entry.name in wanted:
-                contestant = Contestant(product, entry, python, folder, sizes)
-                finish = Finish(
-                    product=product, entry=entry, version=_version(product), backlog=contestant.backlog, error=error
-                )
+                contestant = Contestant(product, entry, home, ground, sizes)
+                finish = Finish(product=product, entry=entry, version=version, backlog=contestant.backlog, error=error)
                 pairs.append((contestant, finish))
-    rounds.run(pairs, times)
-    return [finish for _, finish in pairs]
-
-
-def _version(product: entries.Product) -> str:
-    pins = product.requirements or [f"windlass=={windlass.__version__}", f"apsw=={machine()['apsw']}"]
-    return ", ".join(pin.replace("==", " ") for pin in pins)
+    return pairs
 
 
 def _show(file: Path) -> int:
@@ -110,14 +104,14 @@ def _show(file: Path) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.race", description="Race the entries of bench/race/entries.toml."
+        prog="python -m bench.race", description="Race the entries of bench/race/<group>.toml."
     )
-    parser.add_argument("--group", choices=[GROUP], default=GROUP, help="who races (embedded)")
+    parser.add_argument("--group", choices=list(GROUPS), default=EMBEDDED.name, help="who races (embedded)")
     parser.add_argument("--rounds", type=int, help="rounds of every measurement (3)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="entries to race (all)")
     parser.add_argument("--quick", action="store_true", help="a few jobs, one round, no verdict: tries the code out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help=f"write the result there (whole runs: {EVIDENCE})")
-    parser.add_argument("--entries", type=Path, metavar="FILE", default=entries.FILE, help="other entries")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there (whole runs: docs/evidence)")
+    parser.add_argument("--entries", type=Path, metavar="FILE", help="other entries")
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="race nobody; write that result's tables to the page"
     )

@@ -1,4 +1,4 @@
-"""Who races: the entries of entries.toml as values."""
+"""Who races: the entries of a group (embedded.toml, redis.toml) as values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Literal
 
 import msgspec
 
-FILE = Path(__file__).parent / "entries.toml"
-
 
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A statement that counts, and what is added to the store's name to name the file it is asked of."""
+    """What counts jobs: SQL, asked of the file that has the store's name and `beside` after it; or Lua, of a server."""
 
-    sql: str
+    sql: str = ""
     beside: str = ""
+    lua: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,20 +25,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     options: str = ""
     env: dict[str, str] = {}
     fill: dict[str, str] = {}
+    also: list[str] = []
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the entries of one product have in common; entries.toml says what each field is."""
+    """What the entries of one product have in common; the file of its group says what each field is."""
 
     name: str
     kind: Literal["ours", "peer", "floor"]
+    runtime: Literal["python", "node"] = "python"
     seat: str
     requirements: list[str]
     worker: str
-    imports: str
+    imports: str = ""
     stored: Count
-    waiting: str
-    backlog: tuple[int, int]
+    waiting: str = ""
+    backlog: tuple[int, ...]
     results: str
     taken: str
     lacks: dict[str, str] = {}
@@ -51,6 +52,6 @@ class _Products(msgspec.Struct, forbid_unknown_fields=True):
     product: list[Product]
 
 
-def load(file: Path = FILE) -> list[Product]:
+def load(file: Path) -> list[Product]:
     """The products in the order of the file; an unknown field is an error."""
     return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _Products).product

@@ -17,9 +17,14 @@ class Finish(msgspec.Struct, kw_only=True):
     product: Product
     entry: Entry
     version: str
-    backlog: tuple[int, int]
+    backlog: tuple[int, ...]
     figures: dict[str, list[float]] = {}
     error: str | None = None
+
+    @property
+    def ran(self) -> bool:
+        """Whether it got so far as to be asked for anything: it could be installed."""
+        return not (self.error or "").startswith("install: ")
 
     @property
     def forgiven(self) -> bool:

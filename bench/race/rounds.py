@@ -13,43 +13,44 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.race.contestant import Contestant, Figures
+from bench.race.contestant import Contestant
+from bench.race.groups import Group, Measurement
 from bench.race.result import Finish
 from bench.rounds import say
 
 Shown = Callable[[str], None]
 """Tells people what has been done."""
 
-STEPS: dict[str, Callable[[Contestant], Figures]] = {
-    "send": Contestant.send,
-    "drain": Contestant.drain,
-    "start": Contestant.start,
-    "kill": Contestant.kill,
-    "load": Contestant.load,
-}
-NEEDED = {"start": "start_p50_ms", "kill": "rerun_s"}
+NEEDED = {"start": "start_p50_ms", "answer": "answer_p50_ms", "kill": "rerun_s"}
 """A step that is left out for those who lack this figure."""
 
 
-def run(pairs: Sequence[tuple[Contestant, Finish]], rounds: int) -> None:
+Pair = tuple[Contestant, Finish]
+
+
+def run(group: Group, pairs: Sequence[Pair], rounds: int) -> None:
     """Fills the finishes with figures."""
-    with _progress(len(pairs) * (1 + rounds * len(STEPS))) as shown:
+    plan = _plan(group, pairs)
+    with _progress(len(pairs) + rounds * sum(len(those) for _, _, those in plan)) as shown:
         for contestant, finish in pairs:
-            _ask(contestant, finish, "setup", Contestant.setup, shown)
+            _ask(contestant, finish, "setup", Contestant.setup, shown, "")
         for number in range(rounds):
-            for step, measurement in STEPS.items():
-                for contestant, finish in pairs if number % 2 == 0 else reversed(pairs):
+            for step, measurement, those in plan:
+                for contestant, finish in those if number % 2 == 0 else reversed(those):
                     _ask(contestant, finish, step, measurement, shown, f"round {number + 1}: ")
 
 
-def _ask(
-    contestant: Contestant,
-    finish: Finish,
-    step: str,
-    measurement: Callable[[Contestant], Figures],
-    shown: Shown,
-    when: str = "",
-) -> None:
+def _plan(group: Group, pairs: Sequence[Pair]) -> list[tuple[str, Measurement, Sequence[Pair]]]:
+    """Who is asked what in a round."""
+    of_all = [(step, measurement, pairs) for step, measurement in group.steps.items()]
+    of_some = [
+        (step, measurement, [pair for pair in pairs if step in pair[0].entry.also])
+        for step, measurement in group.also.items()
+    ]
+    return of_all + of_some
+
+
+def _ask(contestant: Contestant, finish: Finish, step: str, measurement: Measurement, shown: Shown, when: str) -> None:
     head = f"{when}{contestant.entry.name} {step}"
     # Whoever lost a job or took a minute would do so again; the waiting is long.
     settled = step == "kill" and finish.figures.keys() & {"lost", "later_than_s"}

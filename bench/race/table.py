@@ -20,26 +20,63 @@ def _short(value: float) -> str:
     return f"{value:,.2f}" if value < 10 else f"{value:,.1f}"
 
 
-COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "send_one_per_s": ("send one by one /s", _per_s),
-    "send_many_per_s": ("send many /s", _per_s),
-    "drain_per_s": ("drain /s", _per_s),
-    "start_p50_ms": ("send to start p50 ms", _short),
-    "start_p95_ms": ("p95 ms", _short),
-    "send_one_cpu_s": ("CPU s per 10,000: send", _short),
-    "drain_cpu_s": ("drain", _short),
-    "growth_x": ("× with the backlog", _short),
-    "rss_mb": ("RSS MB", _per_s),
-    "pss_mb": ("PSS MB", _per_s),
-    "import_ms": ("import ms", _per_s),
-    "rerun_s": ("runs again after kill -9", lambda value: f"{value:.2f} s"),
+Columns = dict[str, tuple[str, Callable[[float], str]]]
+
+COLUMNS: dict[str, Columns] = {
+    "embedded": {
+        "send_one_per_s": ("send one by one /s", _per_s),
+        "send_many_per_s": ("send many /s", _per_s),
+        "drain_per_s": ("drain /s", _per_s),
+        "start_p50_ms": ("send to start p50 ms", _short),
+        "start_p95_ms": ("p95 ms", _short),
+        "send_one_cpu_s": ("CPU s per 10,000: send", _short),
+        "drain_cpu_s": ("drain", _short),
+        "growth_x": ("× with the backlog", _short),
+        "rss_mb": ("RSS MB", _per_s),
+        "pss_mb": ("PSS MB", _per_s),
+        "import_ms": ("import ms", _per_s),
+        "rerun_s": ("runs again after kill -9", lambda value: f"{value:.2f} s"),
+    },
+    "redis": {
+        "drain_per_s": ("drain /s", _per_s),
+        "far_per_s": ("drain /s, 1 ms away", _per_s),
+        "drain_cpu_s": ("CPU s per 10,000: worker", _short),
+        "server_cpu_s": ("server", _short),
+        "send_one_per_s": ("send one by one /s", _per_s),
+        "send_many_per_s": ("send many /s", _per_s),
+        "send_one_cpu_s": ("CPU s per 10,000 sends", _short),
+        "start_p50_ms": ("send to start p50 ms", _short),
+        "start_p95_ms": ("p95 ms", _short),
+        "answer_p50_ms": ("send to result p50 ms", _short),
+        "answer_p95_ms": ("p95 ms", _short),
+        "rss_mb": ("RSS MB", _per_s),
+        "pss_mb": ("PSS MB", _per_s),
+    },
+}
+"""The figures of everybody in a group."""
+ALSO: dict[str, Columns] = {
+    "redis": {
+        "send_together_per_s": ("adelay from 1,000 coroutines /s", _per_s),
+        "idle_cpu_s": ("server CPU s a minute of 8 idle workers", lambda value: f"{value:.3f}"),
+        "growth_x": ("CPU of a job, backlog of 1,000,000 over 10,000", _short),
+    },
+}
+"""The figures of those entries that are asked for more."""
+STORE = {
+    "embedded": "SQLite {python_sqlite} (apsw: {sqlite})",
+    "redis": "Valkey {valkey} (append-only file, synced every second; a round trip takes {round_trip}, "
+    "the long way {far_round_trip})",
 }
 
 
 def tables(result: Result) -> str:
     """Everything that is generated: figures, footnotes, bars, who ran how."""
     notes = Notes()
-    parts = [_head(result), _figures(result.finishes, notes), notes.shown(), _bars(result), _who(result.finishes)]
+    figures = _figures(result.finishes, COLUMNS[result.group], notes)
+    also = ALSO.get(result.group, {})
+    asked = [finish for finish in result.finishes if finish.figures.keys() & also.keys()]
+    more = _figures(asked, also, notes) if asked else ""
+    parts = [_head(result), figures, more, notes.shown(), _bars(result), _who(result.finishes)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -73,26 +110,27 @@ def _head(result: Result) -> str:
     machine = result.machine
     return (
         f"Commit `{result.commit[:12]}`, {result.at[:10]}, medians of {result.rounds} rounds; {machine['cores']} cores "
-        f"({machine['cpu']}), {machine['system']}, Python {machine['python']} with SQLite {machine['python_sqlite']} "
-        f"(apsw: {machine['sqlite']}), load average {machine['load']}."
+        f"({machine['cpu']}), {machine['system']}, Python {machine['python']} with "
+        f"{STORE[result.group].format_map(machine)}, load average {machine['load']}."
         + (" A quick run: the figures mean nothing." if result.quick else "")
     )
 
 
-def _figures(finishes: Sequence[Finish], notes: Notes) -> str:
-    rows = [["", *(title for title, _ in COLUMNS.values())]]
+def _figures(finishes: Sequence[Finish], columns: Columns, notes: Notes) -> str:
+    rows = [["", *(title for title, _ in columns.values())]]
     for finish in finishes:
         name = f"**{finish.entry.name}**" if finish.product.kind == "ours" else finish.entry.name
         if finish.error is not None:
-            name += notes.of(f"{finish.entry.name}, {finish.version}, failed: {_plain(finish.error)}")
-        rows.append([name, *(_cell(finish, figure, notes) for figure in COLUMNS)])
+            outcome = "failed" if finish.ran else "not run"
+            name += notes.of(f"{finish.entry.name}, {finish.version}, {outcome}: {_plain(finish.error)}")
+        rows.append([name, *(_cell(finish, figure, show, notes) for figure, (_, show) in columns.items())])
     return _markdown(rows, "---:")
 
 
-def _cell(finish: Finish, figure: str, notes: Notes) -> str:
+def _cell(finish: Finish, figure: str, show: Callable[[float], str], notes: Notes) -> str:
     value = finish.median(figure)
     if value is not None:
-        return COLUMNS[figure][1](value)
+        return show(value)
     if figure in finish.product.lacks:
         return "–" + notes.of(finish.product.lacks[figure])
     if figure == "rerun_s" and finish.median("lost"):
@@ -118,7 +156,6 @@ def _who(finishes: Sequence[Finish]) -> str:
     rows = [["", "versions", "worker", "an acknowledged job is", "results", "a job in work is", "backlog"]]
     for finish in finishes:
         product = finish.product
-        small, large = finish.backlog
         rows.append(
             [
                 finish.entry.name,
@@ -127,7 +164,7 @@ def _who(finishes: Sequence[Finish]) -> str:
                 finish.entry.acknowledged,
                 product.results,
                 product.taken,
-                f"{small:,}, {large:,}",
+                ", ".join(f"{jobs:,}" for jobs in finish.backlog),
             ]
         )
     return _markdown(rows, "---")

@@ -36,7 +36,7 @@ class Tree:
     def cpu_s(self) -> float:
         """CPU time of all its processes, and of those they have already waited for."""
         return sum(
-            _clock_s(pid) + sum(int(ticks) for ticks in stat[13:15]) / TICKS for pid, stat in self._stats().items()
+            clock_s(pid) + sum(int(ticks) for ticks in stat[13:15]) / TICKS for pid, stat in self._stats().items()
         )
 
     def memory_mb(self) -> tuple[float, float]:
@@ -80,7 +80,7 @@ class Tree:
         return found
 
 
-def _clock_s(pid: int) -> float:
+def clock_s(pid: int) -> float:
     """The CPU clock of a process. /proc has the same in hundredths of a second, too coarse for the fastest drains."""
     try:
         return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) makes of a pid

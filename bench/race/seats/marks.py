@@ -4,6 +4,7 @@ The marks are how the race knows what ran, how often and when, without asking an
 machine's monotonic one, which all processes share.
 """
 
+import asyncio
 import os
 import struct
 import time
@@ -19,9 +20,21 @@ def _file() -> int:
     return os.open(os.environ["RACE_MARKS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
 
+def _mark(number: int) -> None:
+    os.write(_file(), struct.pack("<qq", number, time.monotonic_ns()))
+
+
 def work(number: int, text: str, hold_s: float) -> int:
     """The task: marks its start, sleeps if it is told to, and gives its number as the result."""
-    os.write(_file(), struct.pack("<qq", number, time.monotonic_ns()))
+    _mark(number)
     if hold_s:
         time.sleep(hold_s)
+    return number
+
+
+async def awork(number: int, text: str, hold_s: float) -> int:
+    """The same as a coroutine."""
+    _mark(number)
+    if hold_s:
+        await asyncio.sleep(hold_s)
     return number

@@ -1,0 +1,34 @@
+"""Celery with its Redis transport and result backend, each in a database of its own on the one server.
+
+A message is acknowledged when it is taken (the default): `acks_late` was slower and comes back after an hour only.
+"""
+
+import os
+from collections.abc import Sequence
+
+import marks
+from celery import Celery, group
+
+store = os.environ["RACE_STORE"].removesuffix("/0")
+app = Celery("race", broker=f"{store}/0", backend=f"{store}/1")
+app.conf.update(
+    worker_prefetch_multiplier=int(os.environ["RACE_PREFETCH"]),
+    worker_enable_remote_control=False,
+    broker_connection_retry_on_startup=True,
+)
+work = app.task(name="work")(marks.work)
+
+
+def send(number: int, hold_s: float = 0.0) -> None:
+    """One job."""
+    work.delay(number, marks.TEXT, hold_s)
+
+
+def send_many(numbers: Sequence[int]) -> None:
+    """A group: the way Celery documents; it sends its members one by one."""
+    group(work.s(number, marks.TEXT, 0.0) for number in numbers).apply_async()
+
+
+def call(number: int) -> int:
+    """One job and its result."""
+    return work.delay(number, marks.TEXT, 0.0).get(timeout=30)
