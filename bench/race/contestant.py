@@ -246,9 +246,11 @@ class Contestant:
         return json.loads(done.stdout.splitlines()[-1])
 
     def _worker(self, place: Place, *, far: bool = False) -> Tree:
-        command = shlex.split(f"{self.product.worker} {self.entry.options}")
+        env = self._env(place, far=far)
+        words = f"{self.product.worker} {self.entry.options}".replace("{store}", env["RACE_STORE"])
+        command = shlex.split(words)
         command[0] = str(self._home.programs / command[0])
-        return Tree(command, cwd=SEATS, env=self._env(place, far=far), log=place.folder / "worker.log")
+        return Tree(command, cwd=SEATS, env=env, log=place.folder / "worker.log")
 
     def _env(self, place: Place, *, far: bool = False) -> dict[str, str]:
         own = {"RACE_STORE": place.far_store if far else place.store, "RACE_MARKS": str(place.folder / "marks")}
