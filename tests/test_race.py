@@ -5,6 +5,7 @@ No time is asserted here, and no other queue is installed: ours and the floor st
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from bench import bars
-from bench.race import entries, table, verdicts
+from bench.race import entries, far, table, verdicts
 from bench.race.__main__ import main
 from bench.race.contestant import waits_ms
 from bench.race.entries import Product
@@ -112,6 +113,48 @@ def test_waits_are_told_by_the_number_of_the_job_in_whatever_order_they_ran() ->
         waits_ms([first, late, (0, 4_000_000)], [1_000_000, 2_000_000])
 
 
+def test_the_long_way_passes_pieces_on_when_they_are_due_in_order() -> None:
+    (client, ours), (theirs, server) = socket.socketpair(), socket.socketpair()
+    with client, ours, theirs, server:
+        for end in (ours, theirs, server):
+            end.setblocking(False)
+        way = far.Way(ours, theirs)
+        client.sendall(b"first ")
+        way.take(now=10.0)
+        client.sendall(b"second")
+        way.take(now=10.0 + far.EACH_WAY_S)
+        assert way.give(now=10.0 + far.EACH_WAY_S / 2)
+        with pytest.raises(BlockingIOError):
+            server.recv(100)
+        assert way.give(now=10.0 + far.EACH_WAY_S)
+        assert server.recv(100) == b"first "
+        client.close()
+        way.take(now=11.0)
+        assert not way.is_open
+        assert not way.give(now=12.0)
+        assert server.recv(100) == b"second"
+        assert server.recv(100) == b""
+
+
+def test_the_long_way_keeps_what_the_other_side_does_not_take_yet() -> None:
+    (client, ours), (theirs, server) = socket.socketpair(), socket.socketpair()
+    with client, ours, theirs, server:
+        for end in (client, ours, theirs):
+            end.setblocking(False)
+        way, sent, got = far.Way(ours, theirs), bytearray(), bytearray()
+        while not way.rest:
+            sent += b"x" * client.send(b"x" * 50_000)
+            way.take(now=1.0)
+            assert way.give(now=2.0)
+        while way.rest or way.pieces:
+            got += server.recv(far.PIECE)
+            assert way.give(now=2.0)
+        theirs.close()
+        while piece := server.recv(far.PIECE):
+            got += piece
+        assert got == sent
+
+
 def finish(group: Group, name: str, **figures: list[float]) -> Finish:
     product = next(p for p in entries.load(group.entries) if name in [entry.name for entry in p.entry])
     entry = next(entry for entry in product.entry if entry.name == name)
@@ -207,26 +250,36 @@ def test_sends_are_compared_with_the_floor_and_with_the_best_peer_of_each_round(
     }  # fmt: skip
 
 
-def test_whoever_could_not_be_installed_was_not_run_and_whoever_failed_has_failed() -> None:
-    absent = finish(REDIS, "dramatiq")
-    absent.error = "install: no such version"
-    broken = finish(REDIS, "bullmq")
-    broken.error = "drain: The worker ended with 1: a | b"
-    result = msgspec.structs.replace(
-        load(EMBEDDED.evidence),
-        group=REDIS.name,
-        machine={"cores": 2, "cpu": "c", "system": "s", "python": "3", "valkey": "9", "round_trip": "0.1 ms",
-                 "far_round_trip": "1.1 ms", "load": "0"},
-        finishes=[absent, broken],
-        bars=[],
+def result_of(group: str, *finishes: Finish) -> Result:
+    facts = dict.fromkeys(("cpu", "system", "python", "sqlite", "python_sqlite", "load"), "1")
+    server = {"valkey": "9", "round_trip": "0.1 ms", "far_round_trip": "1.1 ms"}
+    return Result(
+        group=group, commit="c0ffee", dirty=False, quick=False, rounds=3, at="2026-11-16", duration_s=1.0,
+        machine={"cores": 2} | facts | server, finishes=list(finishes), bars=[],
     )  # fmt: skip
+
+
+def test_whoever_could_not_be_installed_was_not_run_and_whoever_failed_has_failed() -> None:
+    absent, broken = finish(REDIS, "dramatiq"), finish(REDIS, "bullmq")
+    absent.error = "install: no such version"
+    broken.error = "drain: The worker ended with 1: a | b"
+    result = result_of(REDIS.name, absent, broken)
     said = table.tables(result)
     assert "dramatiq, 1, not run: install: no such version" in said
     assert r"bullmq, 1, failed: drain: The worker ended with 1: a \| b" in said
     assert result.failed
 
 
-@pytest.mark.parametrize("group", [EMBEDDED], ids=["embedded"])
+def test_figures_that_few_are_asked_for_have_a_table_of_their_own() -> None:
+    ours = finish(REDIS, "windlass-solo", drain_per_s=[2_000.0], growth_x=[1.1])
+    said = table.tables(result_of(REDIS.name, ours, finish(REDIS, "bare-lua", drain_per_s=[9_000.0])))
+    _, figures, more, *_ = said.split("\n\n")
+    assert "9,000" in figures
+    assert "1.10" in more
+    assert "bare-lua" not in more
+
+
+@pytest.mark.parametrize("group", [group for group in GROUPS.values() if group.evidence.exists()])
 def test_the_page_is_built_from_the_evidence_and_names_every_pinned_version(group: Group) -> None:
     result = load(group.evidence)
     products = entries.load(group.entries)
@@ -236,6 +289,14 @@ def test_the_page_is_built_from_the_evidence_and_names_every_pinned_version(grou
         for pin in product.requirements:
             assert pin.replace("==", " ") in page
     assert [f.entry for f in result.finishes] == [entry for product in products for entry in product.entry]
+
+
+def test_the_page_has_a_place_for_the_tables_of_every_group(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for name in GROUPS:
+        page.write_text(table.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+        table.put(page, result_of(name))
+        assert table.tables(result_of(name)) in page.read_text(encoding="utf-8")
 
 
 def test_tables_go_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:

@@ -111,7 +111,8 @@ def _head(result: Result) -> str:
     return (
         f"Commit `{result.commit[:12]}`, {result.at[:10]}, medians of {result.rounds} rounds; {machine['cores']} cores "
         f"({machine['cpu']}), {machine['system']}, Python {machine['python']} with "
-        f"{STORE[result.group].format_map(machine)}, load average {machine['load']}."
+        f"{STORE[result.group].format_map(machine)}, load average {machine['load']}. "
+        f"[Every figure of every round](evidence/race_{result.group}.json)."
         + (" A quick run: the figures mean nothing." if result.quick else "")
     )
 
