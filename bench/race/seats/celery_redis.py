@@ -1,6 +1,6 @@
 """Celery with its Redis transport and result backend, each in a database of its own on the one server.
 
-A message is acknowledged when it is taken (the default): `acks_late` was slower and comes back after an hour only.
+A message is acknowledged when it is taken, which is the default; with `acks_late` it would come back after an hour.
 """
 
 import os
