@@ -99,7 +99,7 @@ local function next_head(candidate)
     local row = rows[found[candidate.at]]
     if not row then
       cut = damage.set_aside(found[candidate.at], candidate.stream, READY) or cut
-      touched[candidate.stream] = candidate.queue
+      stream_change(candidate.stream, candidate.queue).leaves = true
       aside = aside + 1
     elseif row[EXPIRES] > 0 and row[EXPIRES] <= now then
       ending.end_job(row, EXPIRED)

@@ -5,7 +5,7 @@
 -- A job stands on exactly one shelf, by its state: `leave` takes it off, `arrive` puts it on the next one. Whoever moves
 -- a job calls leave, changes fields, calls arrive.
 
-local shelves, touched = {}, {}
+local shelves, streams = {}, {}
 
 -- Puts a member at a score, or takes it away (false); the last word counts.
 local function zput(key, member, score)
@@ -42,18 +42,33 @@ local function send(command, key, args)
   end
 end
 
+-- What happens to a stream in this step: the first rank that comes, and whether one leaves.
+local function stream_change(shelf, queue)
+  local change = streams[shelf]
+  if not change then
+    change = { queue = queue }
+    streams[shelf] = change
+  end
+  return change
+end
+
 -- The heads of a queue's streams, so that claim finds the first of each without looking at the others. The streams
 -- behind a gate that tasks share are also listed by its name: they may be of several queues.
 local function set_heads()
-  for shelf, queue in pairs(touched) do
-    local stream = sub(shelf, 3)
-    local first = call('ZRANGE', P .. shelf, 0, 0, 'WITHSCORES')
+  for shelf, change in pairs(streams) do
+    local stream, queue = sub(shelf, 3), change.queue
     local gate = string.match(stream, '^|([^|]+)', #queue + 1)
-    if gate then call(first[1] and 'SADD' or 'SREM', P .. 'behind:' .. gate, stream) end
-    if first[1] then
-      call('ZADD', P .. 'h:' .. queue, first[2], stream)
-      call('SADD', P .. 'queues', queue)
+    local first = change.first
+    if change.leaves then first = call('ZRANGE', P .. shelf, 0, 0, 'WITHSCORES')[2] end
+    if first then
+      local heads = P .. 'h:' .. queue
+      local is_new = change.leaves and call('ZADD', heads, first, stream) or call('ZADD', heads, 'LT', first, stream)
+      if is_new == 1 then
+        call('SADD', P .. 'queues', queue)
+        if gate then call('SADD', P .. 'behind:' .. gate, stream) end
+      end
     else
+      if gate then call('SREM', P .. 'behind:' .. gate, stream) end
       call('ZREM', P .. 'h:' .. queue, stream)
       if call('EXISTS', P .. 'h:' .. queue) == 0 then
         call('SREM', P .. 'queues', queue)
@@ -61,7 +76,7 @@ local function set_heads()
       end
     end
   end
-  touched = {}
+  streams = {}
 end
 
 local function flush()
@@ -129,7 +144,12 @@ local function shelve(row, id, there)
   if state == READY then
     local stream = stream_of(row)
     zput(stream, id, there and row[RANK])
-    touched[stream] = row[QUEUE]
+    local change = stream_change(stream, row[QUEUE])
+    if not there then
+      change.leaves = true
+    elseif not change.first or row[RANK] < change.first then
+      change.first = row[RANK]
+    end
   elseif state == RUNNING then
     zput('w:' .. row[WORKER], id, there and row[RANK])
     count_run(row, there and 1 or -1)
