@@ -78,7 +78,8 @@ WHAT_TO_DO = {
     "WL504": "Nothing, if the cancel was meant; else send the job again.",
     "WL505": "Send it again, or with a later `expires`.",
     "WL506": 'Keep results longer: `@app.task(keep_result="7d")`.',
-    "WL507": "Wait longer, or ask `handle.why()`, which the message repeats; the job goes on.",
+    "WL507": "Wait longer, or ask `handle.why()`, which the message repeats; if it says that the store was away, ask "
+    "again when that is back. The job goes on.",
     "WL508": "Give the worker more slots, `await` the handle, or let the other task send what follows.",
     "WL509": "Call `current_job()` inside a task only.",
     "WL510": 'Let the task use less, or give it more: `@app.task(memory="2GB")`.',

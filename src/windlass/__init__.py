@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from windlass.app.app import App
     from windlass.app.context import JobContext, current_job
     from windlass.app.endings import Cancel, CancelAsked, Cut, Dead, RetryAfter, Snooze, TimedOut
-    from windlass.app.handle import Handle, Handles, as_completed, gather
+    from windlass.app.handle import Handle
+    from windlass.app.handles import Handles, as_completed, gather
     from windlass.app.middleware import Middleware
     from windlass.app.resources import injected
     from windlass.app.task import AsyncTask, Task
@@ -44,7 +45,8 @@ _HOMES = {
     "app.app": ("App",),
     "app.context": ("JobContext", "current_job"),
     "app.endings": ("Cancel", "CancelAsked", "Cut", "Dead", "RetryAfter", "Snooze", "TimedOut"),
-    "app.handle": ("Handle", "Handles", "as_completed", "gather"),
+    "app.handle": ("Handle",),
+    "app.handles": ("Handles", "as_completed", "gather"),
     "app.middleware": ("Middleware",),
     "app.resources": ("injected",),
     "app.task": ("AsyncTask", "Task"),

@@ -466,6 +466,9 @@ ENDS: dict[str, str] = {
     "it exits": "sys.exit(0)",
     "a thread waits still": "threading.Thread(target=double.delay(2).wait, daemon=True).start()\n"
     "while not app.waiter._asleep:\n    pass",
+    "a thread waits still, and nobody asks": "from windlass.app import asker\nasker.IDLE_S = 0\n"
+    "threading.Thread(target=double.delay(2).wait, daemon=True).start()\n"
+    "while not app.waiter._asleep or app.waiter._asker._thread:\n    pass",
     "it sent from a loop": "import asyncio\nasyncio.run(double.adelay(2))",
 }
 

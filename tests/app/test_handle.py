@@ -13,6 +13,7 @@ import pytest
 from tests.app.conftest import Store
 from tests.soak.waiting import HANG_S, wait_for
 from windlass import App, Handle, Handles, Middleware, State, Worker, as_completed, gather
+from windlass.app import asker
 from windlass.app import waiter as waiter_module
 from windlass.app.context import JobContext, current
 from windlass.core.errors import (
@@ -31,6 +32,7 @@ from windlass.core.errors import (
 from windlass.core.ids import new_id, show_id
 from windlass.engines.protocol import Interest
 from windlass.testing.clock import FakeClock, travel
+from windlass.testing.faults import Fault
 
 LONG_ENOUGH_S = 2
 """In which the end of a job that has ended already is told, on a busy machine too."""
@@ -145,13 +147,118 @@ def test_get_while_the_app_is_closed_says_so(store: Store) -> None:
     assert isinstance(waits(), StoreClosed)
 
 
-def test_get_on_a_store_that_fails_says_so(store: Store) -> None:
-    handle = store.double.delay(4)
-    store.engine.refuse("listen")
-    with pytest.raises(StoreUnavailable):
-        handle.get(timeout=10)
-    with pytest.raises(NotFinished):
-        handle.get(timeout=0)
+# ── when the store is away ──────────────────────────────────────────────────────────────────────────────
+
+AWAY = r"(The store has been out of reach for \d+\.\d s: )?The store refused \w+ \(by command\)\."
+
+
+async def all_in_time(handles: Sequence[Handle[int]], timeout: float | None) -> list[int]:
+    return [await handle async for handle in as_completed(handles, timeout)]
+
+
+WAITS: dict[str, Callable[[Sequence[Handle[int]], float | None], Any]] = {
+    "get": lambda handles, timeout: [handle.get(timeout) for handle in handles],
+    "wait": lambda handles, timeout: [handle.wait(timeout) and handle.get() for handle in handles],
+    "gather": gather,
+    "as_completed": lambda handles, timeout: [handle.get() for handle in as_completed(handles, timeout)],
+    "await": lambda handles, _: asyncio.run(all_of(Handles(handles))),
+    "async for": lambda handles, timeout: asyncio.run(all_in_time(handles, timeout)),
+}
+
+
+@pytest.mark.parametrize("timeout", [HANG_S, None])
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_every_wait_goes_on_through_an_outage(
+    store: Store, wait: Callable[[Sequence[Handle[int]], float | None], Any], timeout: float | None
+) -> None:
+    handles = store.double.delay_many([(1,), (2,)])
+    store.engine.down()
+    waits = in_a_thread(lambda: sorted(wait(handles, timeout)))
+    wait_for("the store to be missed", lambda: store.engine.done["listen", Fault.REFUSE])
+    store.engine.up()
+    with Worker(store.app, slots=1):
+        assert waits() == [2, 4]
+
+
+TIMED: dict[str, tuple[Callable[[Sequence[Handle[int]]], Any], str]] = {
+    "get": (lambda handles: handles[0].get(0.1), r"^No end of the job {id} is known after 0\.1 s\. "),
+    "gather": (lambda handles: gather(handles, 0.1), r"^No end of the job {id} is known after 0\.1 s\. "),
+    "as_completed": (
+        lambda handles: list(as_completed(handles, 0.1)),
+        r"^No end of 2 of 2 jobs is known after 0\.1 s\. ",
+    ),
+    "async for": (
+        lambda handles: asyncio.run(all_in_time(handles, 0.1)),
+        r"^No end of 2 of 2 jobs is known after 0\.1 s\. ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wait", "said"), TIMED.values(), ids=TIMED)
+def test_a_timeout_in_an_outage_is_one_and_says_that_the_store_is_away(
+    store: Store, wait: Callable[[Sequence[Handle[int]]], Any], said: str
+) -> None:
+    handles = store.double.delay_many([(1,), (2,)])
+    store.engine.down()
+    with pytest.raises(NotFinished, match=said.format(id=handles[0].id) + AWAY) as caught:
+        wait(handles)
+    assert isinstance(caught.value.__cause__, StoreUnavailable)
+    assert not handles[0].wait(0.01)
+    store.engine.up()
+    nobody_waits_for(store, handles)
+
+
+@pytest.mark.parametrize(("wait", "said"), TIMED.values(), ids=TIMED)
+def test_a_store_that_hangs_is_not_waited_for_longer_than_the_timeout(
+    store: Store, wait: Callable[[Sequence[Handle[int]]], Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asker, "PATIENCE_S", 0.1)
+    handles = store.double.delay_many([(1,), (2,)])
+    fetch, go_on, callers = store.engine.fetch, threading.Event(), set[str]()
+
+    def hangs(*asked: Any) -> Any:
+        callers.add(threading.current_thread().name)
+        assert go_on.wait(HANG_S)
+        return fetch(*asked)
+
+    monkeypatch.setattr(store.engine, "fetch", hangs)
+    silent = r"The store has not answered within 0\.1 s\."
+    with pytest.raises(NotFinished, match=said.format(id=handles[0].id) + silent) as caught:
+        wait(handles)
+    assert isinstance(caught.value.__cause__, StoreUnavailable)
+    assert not handles[0].wait(0)
+    assert callers == {"windlass-waiter-asks"}
+    go_on.set()
+
+
+def test_a_look_is_taken_however_short_the_time(store: Store) -> None:
+    handles = store.double.delay_many([(1,), (2,), (3,)])
+    with Worker(store.app, slots=1):
+        assert gather(handles, HANG_S) == [2, 4, 6]
+    assert [handle.get(0) for handle in handles] == [2, 4, 6]
+    assert all(handle.wait(0) for handle in handles)
+    assert gather(handles, 0) == [2, 4, 6]
+    assert sorted(handle.get(0) for handle in as_completed(handles, 0)) == [2, 4, 6]
+    assert sorted(asyncio.run(all_in_time(handles, 0))) == [2, 4, 6]
+
+
+def test_where_nobody_may_wait_for_a_job_nobody_waits_for_the_store(store: Store) -> None:
+    handle = store.double.delay(1)
+    here = JobContext(new_id(), "t")
+    here.store, here.alone = store.app, True
+    token = current.set(here)
+    store.engine.down()
+    try:
+        for wait in (
+            handle.get,
+            handle.wait,
+            lambda: list(as_completed([handle])),
+            lambda: asyncio.run(awaited(handle)),
+        ):
+            with pytest.raises(StoreUnavailable):
+                wait()
+    finally:
+        current.reset(token)
 
 
 def test_each_end_is_told_by_an_error_of_its_own(app: App) -> None:
@@ -279,7 +386,7 @@ async def all_of(handles: Handles[int]) -> list[int]:
 def test_one_timeout_holds_for_all_that_are_gathered(store: Store) -> None:
     handles = store.double.delay_many([(1,), (2,), (3,)])
     handles[0].cancel()
-    with pytest.raises(NotFinished):
+    with pytest.raises(NotFinished, match=rf"The job {handles[1].id} has not ended after 0\.01 s"):
         gather(handles[1:], timeout=0.01)
     with pytest.raises(NotFinished, match=r"2 of 3 jobs have not ended after 2 s"):
         list(handles.as_completed(timeout=LONG_ENOUGH_S))
@@ -351,21 +458,6 @@ def test_whoever_leaves_the_loop_early_waits_for_nobody(store: Store) -> None:
 
     asyncio.run(main())
     nobody_waits_for(store, handles)
-
-
-def test_a_store_that_fails_is_no_end_of_a_job(store: Store) -> None:
-    handles = store.double.delay_many([(1,), (2,)])
-    store.engine.refuse("listen")
-    with pytest.raises(StoreUnavailable):
-        list(handles.as_completed(timeout=10))
-
-    async def main() -> None:
-        store.engine.refuse("listen")
-        async for _ in handles.as_completed(timeout=10):
-            pass
-
-    with pytest.raises(StoreUnavailable):
-        asyncio.run(main())
 
 
 def test_no_handles_have_all_come(store: Store) -> None:

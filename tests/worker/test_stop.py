@@ -138,7 +138,7 @@ def test_a_job_that_ignores_the_drain_goes_back_and_its_late_end_changes_nothing
         go_on.set()
         wait_for("the old run to end", lambda: len(ours_slots()) == 2)
     assert handle.get(0) == 2
-    assert ours() == [] or ours() == ["windlass-waiter"]
+    assert [name for name in ours() if not name.startswith("windlass-waiter")] == []
 
 
 def ours_slots() -> list[str]:

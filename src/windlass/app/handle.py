@@ -1,11 +1,15 @@
-"""A handle of a job: its state, its result, its end. It is an id and an app; it can be made anew from the id."""
+"""A handle of a job: its state, its result, its end. It is an id and an app; it can be made anew from the id.
+
+Waiting for many of them is in `handles.py`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from windlass.app.context import current, shielded
 from windlass.core.codec import decode_result
@@ -16,19 +20,17 @@ from windlass.core.errors import (
     JobExpired,
     NotFinished,
     ResultGone,
+    StoreUnavailable,
     WouldBlock,
 )
 from windlass.core.ids import JobId, show_id
 from windlass.core.job import ENDED, Job, State
 from windlass.core.limits import Limits
-from windlass.core.plural import agreeing, number_of
 from windlass.engines.protocol import ALL_PARTS, Amendment, Change, Engine, Part
 from windlass.ops.lookup import find, record_of, unknown
 
 if TYPE_CHECKING:
     from windlass.app.waiter import Ended, Waiter
-
-    Watched = tuple["Handle[R]", Ended]
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -76,10 +78,8 @@ class Handle(Generic[R_co]):
 
     def why(self) -> str:
         """One sentence why the job is not running: when it is due, what holds it, which worker is missing."""
-        from windlass.ops.why import why  # most senders never ask
-
         with shielded():
-            return why(self._post.engine, self.job_id, now_us=self._post.now_us())
+            return self._why(self._post.engine)
 
     def _fetch(self, parts: frozenset[Part]) -> Job:
         with shielded():
@@ -102,63 +102,82 @@ class Handle(Generic[R_co]):
         """Waits for the end and gives the task's result.
 
         Raises `JobDead`, `JobCancelled` or `JobExpired` where there is none, and `NotFinished` (a `TimeoutError`) when
-        `timeout` seconds are over; the job goes on then.
+        `timeout` seconds are over; the job goes on then. A store that cannot be reached meanwhile is waited for, too.
         """
-        job = self._fetch(RESULT)
-        if not _has_ended(job):
-            try:
-                job = self._wait(timeout)
-            except NotFinished:
-                raise  # said by the store itself, which knows that nobody will run the job
-            except TimeoutError:
-                waited_s = _seconds(timeout) or 0
-                raise NotFinished(
-                    f"The job {self.id} has not ended after {waited_s:g} s. {self.why()}",
-                    "Wait longer, or ask again later: it goes on.",
-                ) from None
-        return self._value(job)
+        return self._value(self._wait(Deadline(timeout), self._why))
 
     def wait(self, timeout: Duration | None = None) -> bool:
-        """Whether the job has ended, at the latest after `timeout` seconds."""
+        """Whether the job has ended, at the latest after `timeout` seconds; False also if the store cannot tell."""
         try:
-            return _has_ended(self._fetch(frozenset())) or bool(self._wait(timeout))
-        except TimeoutError:
+            self._wait(Deadline(timeout), lambda _: "")
+        except NotFinished:
             return False
+        return True
 
-    def _watch(self) -> tuple[Waiter, Ended]:
-        """A future of the end, and who is to be told that nobody waits for it any more."""
-        waiter = self._post.waiter
-        (future,) = waiter.watch([self.job_id])
-        return waiter, future
+    def _why(self, engine: Engine) -> str:
+        from windlass.ops.why import why  # most senders never ask
 
-    def _wait(self, timeout: Duration | None) -> Job:
-        """The job once it has ended; `TimeoutError` when the time is over."""
-        self._refuse_to_block()
-        waiter, future = self._watch()
+        return why(engine, self.job_id, now_us=self._post.now_us())
+
+    def _wait(self, deadline: Deadline, why: Callable[[Engine], str]) -> Job:
+        """The job once it has ended; `NotFinished` when the time is over, with what `why` says then."""
+        refusal = self._would_block()
+        if refusal is not None:
+            return self._ended_already(refusal)
+        with watching([self]) as (watched,):
+            return self._end(watched, deadline, why)
+
+    def _end(self, watched: Watched[R_co], deadline: Deadline, why: Callable[[Engine], str]) -> Job:
+        """What `_wait` gives, of a job that is watched."""
+        _, waiter, future = watched
         try:
-            job = future.result(_seconds(timeout))
-        finally:
-            waiter.forget(self.job_id, future)
+            job = future.result(deadline.left_s())
+        except TimeoutError:
+            said, away = "", None
+            if not future.done():
+                try:
+                    said = waiter.last_look([self.job_id], lambda engine: "" if future.done() else why(engine))
+                except StoreUnavailable as error:
+                    away = error
+            if not future.done():
+                raise self._unfinished(deadline, said, away) from away
+            job = future.result()  # it ended just now, or the store has said itself that nobody will run it
         if job is None:
             raise unknown(self.job_id)
         return job
 
-    def _refuse_to_block_unless_ended(self) -> None:
-        """Raises where waiting for this job, which has not ended, would keep it from ever ending."""
-        if not _has_ended(self._fetch(frozenset())):
-            self._refuse_to_block()
+    def _unfinished(self, deadline: Deadline, why: str, away: StoreUnavailable | None) -> NotFinished:
+        if away is not None:
+            return deadline.unknown(f"the job {self.id}", away)
+        said = f"The job {self.id} has not ended after {deadline}. {why}"
+        return NotFinished(said, "Wait longer, or ask again later: it goes on.")
 
-    def _refuse_to_block(self) -> None:
+    def _result_of(self, watched: Watched[R_co], deadline: Deadline) -> R_co:
+        return self._value(self._end(watched, deadline, self._why))
+
+    def _ended_already(self, refusal: WouldBlock) -> Job:
+        """The job, which must have ended where nobody may wait for it; nor is the store waited for."""
+        job = self._fetch(RESULT)
+        if not _has_ended(job):
+            raise refusal
+        return job
+
+    def _refuse_to_block_unless_ended(self) -> None:
+        refusal = self._would_block()
+        if refusal is not None:
+            self._ended_already(refusal)
+
+    def _would_block(self) -> WouldBlock | None:
+        """Why nobody may wait here for a job that has not ended: it would keep it from ever ending."""
         here = current.get()
         if here is None or here.store is not self._post:
-            return
+            return None
         if here.is_async:
-            raise WouldBlock(
+            return WouldBlock(
                 "Waiting here would stop the worker's loop, and every job on it.",
                 "Write `await handle` or `async for` in an async task.",
             )
-        if here.alone:
-            raise self._stands_in_its_own_way()
+        return self._stands_in_its_own_way() if here.alone else None
 
     def _stands_in_its_own_way(self) -> WouldBlock:
         return WouldBlock(
@@ -173,13 +192,10 @@ class Handle(Generic[R_co]):
         import asyncio
 
         here = current.get()
-        if here is not None and here.alone and here.store is self._post and not _has_ended(self._fetch(frozenset())):
-            raise self._stands_in_its_own_way()
-        waiter, future = self._watch()
-        try:
-            job = await asyncio.wrap_future(future)
-        finally:
-            waiter.forget(self.job_id, future)
+        if here is not None and here.alone and here.store is self._post:
+            return self._value(self._ended_already(self._stands_in_its_own_way()))
+        with watching([self]) as (watched,):
+            job = await asyncio.wrap_future(watched.future)
         if job is None:
             raise unknown(self.job_id)
         return self._value(job)
@@ -214,143 +230,58 @@ class Handle(Generic[R_co]):
         return f"<Handle {self.id}>"
 
 
-def _seconds(timeout: Duration | None) -> float | None:
-    """A time to wait as the threads of Python take it."""
-    return timeout if timeout is None or isinstance(timeout, (int, float)) else to_us(timeout) / SECOND_US
-
-
 def _has_ended(job: Job) -> bool:
     return job.record is not None and job.record.state in ENDED
 
 
-# ── many of them ────────────────────────────────────────────────────────────────────────────────────────
+# ── waiting ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Handles(Sequence[Handle[R_co]]):
-    """The handles of one send of many, in its order."""
+class Deadline:
+    """How long somebody waits, and what is said when that is over."""
 
-    __slots__ = ("_handles",)
+    def __init__(self, timeout: Duration | None) -> None:
+        """None: for ever. Numbers are taken as they are: a negative one means not at all."""
+        if timeout is not None and not isinstance(timeout, (int, float)):
+            timeout = to_us(timeout) / SECOND_US
+        self._timeout_s = timeout
+        self._began_s = time.monotonic()
 
-    def __init__(self, handles: Sequence[Handle[R_co]]) -> None:
-        self._handles = tuple(handles)
+    def left_s(self) -> float | None:
+        """The time that is left, as the threads of Python take it."""
+        if self._timeout_s is None:
+            return None
+        return max(0.0, self._began_s + self._timeout_s - time.monotonic())
 
-    @overload
-    def __getitem__(self, index: int) -> Handle[R_co]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Handles[R_co]: ...
-    def __getitem__(self, index: int | slice) -> Handle[R_co] | Handles[R_co]:
-        return Handles(self._handles[index]) if isinstance(index, slice) else self._handles[index]
+    def unknown(self, what: str, away: StoreUnavailable) -> NotFinished:
+        """The error when the time is over and the store cannot be asked any more: what it is about may have ended."""
+        said = f"No end of {what} is known after {self}. {away.message}"
+        return NotFinished(said, "Wait longer, or ask again when the store is back.")
 
-    def __len__(self) -> int:
-        return len(self._handles)
-
-    def get(self, timeout: Duration | None = None) -> list[R_co]:
-        """All results, in order; the first that is missing raises."""
-        return gather(self._handles, timeout)
-
-    def as_completed(self, timeout: Duration | None = None) -> Completed[R_co]:
-        """The handles as their jobs end; `for` and `async for` alike."""
-        return Completed(self._handles, timeout)
-
-    def progress(self, description: str = "jobs", timeout: Duration | None = None) -> Handles[R_co]:
-        """Shows a progress bar until all have ended, then gives the handles again."""
-        from rich.progress import track
-
-        for _ in track(self.as_completed(timeout), description, total=len(self)):
-            pass
-        return self
-
-    def __await__(self) -> Generator[Any, None, list[R_co]]:
-        return self._results().__await__()
-
-    async def _results(self) -> list[R_co]:
-        import asyncio
-
-        return list(await asyncio.gather(*self._handles))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} handles>"
+    def __str__(self) -> str:
+        return f"{self._timeout_s or 0:g} s"
 
 
-def gather(handles: Iterable[Handle[R]], timeout: Duration | None = None) -> list[R]:
-    """The results of all, in order. The first that has none raises; the others go on."""
-    timeout_s = _seconds(timeout)
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    return [handle.get(None if deadline is None else max(0.0, deadline - time.monotonic())) for handle in handles]
+class Watched(NamedTuple, Generic[R_co]):
+    """A handle whose end somebody waits for."""
 
-
-def as_completed(handles: Iterable[Handle[R]], timeout: Duration | None = None) -> Completed[R]:
-    """The handles as their jobs end, the first to end first."""
-    return Completed(tuple(handles), timeout)
-
-
-class Completed(Generic[R_co]):
-    """Gives handles whose jobs have ended, by `for` or `async for`."""
-
-    def __init__(self, handles: Sequence[Handle[R_co]], timeout: Duration | None) -> None:
-        self._handles = handles
-        self._timeout_s = _seconds(timeout)
-
-    def __iter__(self) -> Iterator[Handle[R_co]]:
-        from queue import Empty, SimpleQueue
-
-        if current.get() is not None:
-            for handle in self._handles:
-                handle._refuse_to_block_unless_ended()  # pyright: ignore[reportPrivateUsage]
-        ended: SimpleQueue[Watched[R_co]] = SimpleQueue()
-        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
-        with _watching(self._handles, ended.put):
-            for left in range(len(self._handles), 0, -1):
-                wait_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-                try:
-                    handle, future = ended.get(timeout=wait_s)
-                except Empty:
-                    raise self._unfinished(left) from None
-                future.result()
-                yield handle
-
-    async def __aiter__(self) -> AsyncIterator[Handle[R_co]]:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Queue[Watched[R_co]] = asyncio.Queue()
-        deadline = None if self._timeout_s is None else loop.time() + self._timeout_s
-
-        def put(watched: Watched[R_co]) -> None:
-            loop.call_soon_threadsafe(ended.put_nowait, watched)
-
-        with _watching(self._handles, put):
-            for left in range(len(self._handles), 0, -1):
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        handle, future = await ended.get()
-                except TimeoutError:
-                    raise self._unfinished(left) from None
-                future.result()
-                yield handle
-
-    def _unfinished(self, left: int) -> NotFinished:
-        has = agreeing(left, "has", "have")
-        return NotFinished(
-            f"{left} of {number_of(len(self._handles))} {has} not ended after {self._timeout_s or 0:g} s.",
-            "Wait longer.",
-        )
+    handle: Handle[R_co]
+    waiter: Waiter
+    future: Ended
 
 
 @contextmanager
-def _watching(handles: Sequence[Handle[R]], put: Callable[[Watched[R]], None]) -> Generator[None]:
-    """Puts each handle when its job has ended, or when the store can no longer tell; nobody waits for it afterwards."""
-    watched: list[tuple[Waiter, Watched[R]]] = []
-
-    def puts(one: Watched[R]) -> Callable[[object], None]:
-        return lambda _: put(one)
-
+def watching(handles: Sequence[Handle[R]]) -> Generator[Sequence[Watched[R]]]:
+    """Each with a future of its end, which the store does not delay; nobody waits for them afterwards."""
+    watched: list[Watched[R]] = []
     try:
-        for handle in handles:
-            waiter, future = handle._watch()  # pyright: ignore[reportPrivateUsage]
-            watched.append((waiter, (handle, future)))
-            future.add_done_callback(puts((handle, future)))
-        yield
+        for post, some in groupby(handles, lambda handle: handle._post):  # pyright: ignore[reportPrivateUsage]
+            same = tuple(some)
+            with shielded():
+                waiter = post.waiter
+                futures = waiter.watch([handle.job_id for handle in same])
+                watched += [Watched(handle, waiter, future) for handle, future in zip(same, futures, strict=True)]
+        yield watched
     finally:
-        for waiter, (handle, future) in watched:
+        for handle, waiter, future in watched:
             waiter.forget(handle.job_id, future)

@@ -17,7 +17,8 @@ from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from windlass.app.context import current, local_context
-from windlass.app.handle import Handle, Handles, Post
+from windlass.app.handle import Handle, Post
+from windlass.app.handles import Handles
 from windlass.app.options import SEND_OPTIONS, SendOptions, TaskOptions, needs_of, read_send_options
 from windlass.app.resources import Declared, Opened
 from windlass.core.codec import encode_arguments
