@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Shell
 from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
+from tests.soak.waiting import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,3 +130,31 @@ def test_who_watches_a_store_goes_on_through_an_outage(shell: Shell, new_server:
         server.start()
         shell("worker", "tasks.py", "--until-empty")
         logs.wait_for("The job is succeeded.")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_who_waits_for_a_result_goes_on_through_an_outage(
+    shell: Shell, new_server: Callable[..., RedisServer], form: tuple[str, ...]
+) -> None:
+    server = new_server(appendonly="always")
+    shell.environ["WINDLASS_URL"] = server.url()
+    with shell.running("call", "-A", "tasks", "add", "1", "2", "--wait", *form) as call:
+        call.wait_for("No worker is running")
+        server.kill()
+        call.wait_for("It is tried again until it is back.")
+        server.start()
+        shell("worker", "tasks.py", "--until-empty")
+        assert call.process.wait(HANG_S) == 0
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_who_has_waited_long_enough_for_a_store_is_told_so_with_exit_code_3(
+    shell: Shell, new_server: Callable[..., RedisServer], form: tuple[str, ...]
+) -> None:
+    server = new_server()
+    shell.environ["WINDLASS_URL"] = server.url()
+    with shell.running("call", "-A", "tasks", "add", "1", "2", "--timeout", "5", *form) as call:
+        call.wait_for("No worker is running")
+        server.kill()
+        call.wait_for("is known after 5 s.")
+        assert call.process.wait(HANG_S) == 3

@@ -156,6 +156,6 @@ def exit_code(error: WindlassError) -> int:
     """The exit code that says which kind of trouble it was."""
     from windlass.core.errors import ConfigError, InputError, StoreError
 
-    if isinstance(error, StoreError):
-        return UNREACHABLE
+    if isinstance(error, StoreError) or isinstance(error.__cause__, StoreError):
+        return UNREACHABLE  # also if somebody has waited until his time was over
     return USAGE if isinstance(error, (ConfigError, InputError)) else FAILED

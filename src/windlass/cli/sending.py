@@ -357,14 +357,14 @@ def _explained(app: App, handle: Handle[Any]) -> Why | None:
 
 def _put_outcome(handle: Handle[Any], timeout: Any, *, as_json: bool) -> None:
     """The result; for programs also that there is none, as one JSON value, and why."""
-    from windlass.core.errors import JobCancelled, JobDead, JobExpired, NotFinished
+    from windlass.core.errors import JobCancelled, JobDead, JobExpired, NotFinished, StoreUnavailable
     from windlass.core.job import ENDED
 
     try:
         _put_result(handle, timeout, as_json=as_json)
     except (NotFinished, JobDead, JobCancelled, JobExpired) as error:
-        if not as_json:
-            raise
+        if not as_json or isinstance(error.__cause__, StoreUnavailable):
+            raise  # where the store cannot be reached, there is no state to show
         state = handle.state
         if isinstance(error, NotFinished) and state in ENDED:
             return _put_outcome(handle, 0, as_json=True)  # it ended since: null would be taken for its result
