@@ -17,7 +17,7 @@ from windlass.app import waiter as module
 from windlass.app.waiter import Ended, Waiter
 from windlass.core.errors import AccessDenied, StoreClosed, StoreUnavailable
 from windlass.core.ids import new_id
-from windlass.engines.protocol import Amendment, Change
+from windlass.engines.protocol import BATCH, Amendment, Change
 from windlass.testing.faults import Fault, Verb
 
 FAR_S = 100.0
@@ -178,6 +178,34 @@ def test_who_comes_back_before_the_first_look_is_looked_at_once(store: Store, mo
     go_on.set()
     assert state_of(future) is State.CANCELLED
     assert asked[1:] == [[handle.job_id]]
+
+
+def test_many_who_wait_keep_nobody_from_a_last_look(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at a hundred at a time, and who asks meanwhile comes in between."""
+    (one,) = sent(store)
+    many = [new_id() for _ in range(3 * BATCH)]
+    waiter, engine, fetch = store.app.waiter, store.engine, store.engine.fetch
+    looked_at: list[int] = []
+    answered: list[str] = []
+    asking = threading.Thread(
+        target=lambda: answered.append(waiter.last_look([one.job_id], lambda _: f"after {len(looked_at)} looks"))
+    )
+
+    def fetch_slowly(ids: Sequence[bytes], /, *rest: Any) -> Any:
+        looked_at.append(len(ids))
+        if len(looked_at) == 1:
+            asking.start()
+            # The next hundred, and whoever asks meanwhile.
+            wait_for("both to be asked", lambda: waiter._asker._questions.qsize() == 2)  # pyright: ignore[reportPrivateUsage]
+        return fetch(ids, *rest)
+
+    monkeypatch.setattr(engine, "fetch", fetch_slowly)
+    futures = waiter.watch(many)
+    assert [future.result(HANG_S) for future in futures] == [None] * len(many)
+    asking.join(HANG_S)
+    assert sorted(looked_at) == [1, BATCH, BATCH, BATCH]
+    assert looked_at[-1] == BATCH
+    assert answered != ["after 4 looks"]
 
 
 def test_a_cancelled_future_keeps_no_other_from_its_answer(store: Store) -> None:

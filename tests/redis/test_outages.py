@@ -87,7 +87,8 @@ def test_whatever_fails_between_a_worker_and_its_server_costs_no_job_and_no_seco
             works.send(30)
             works.wait_runs(ran + dice.randint(1, 29))
             FAULTS[name](proxy)
-            time.sleep(0.6 * dice.random())
+            works.send(5)  # whether or not something was under way: of these the worker is told, and asks for them
+            time.sleep(0.2 + 0.6 * dice.random())
             proxy.pass_on()
         assert proxy.counts().spoilt > 0
         assert proxy.counts().swallowed > 0

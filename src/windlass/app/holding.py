@@ -67,9 +67,8 @@ class Holding:
     def waiter(self, engine: Callable[[], Engine]) -> Waiter:
         waiter = self._waiter
         if waiter is not None:
-            return (
-                waiter  # without the lock, which is taken while a store is opened: that may take longer than one waits
-            )
+            # Without the lock, which is taken while a store is opened: that may take longer than one waits.
+            return waiter
         with self._lock:
             if self._waiter is None:
                 from windlass.app.waiter import Waiter

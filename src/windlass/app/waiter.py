@@ -20,13 +20,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
 from windlass.app.asker import Asker, closed
-from windlass.core.errors import StoreError, StoreUnavailable
+from windlass.core.errors import StoreClosed, StoreError, StoreUnavailable
 from windlass.core.ids import JobId, new_id
 from windlass.core.job import ENDED, Job
 from windlass.engines.protocol import BATCH, Engine, Hint, Interest, Part
@@ -92,8 +93,10 @@ class Waiter:
         self._token = new_id()
         self._lock = threading.Condition()
         self._waiting: dict[JobId, list[Ended]] = {}
-        self._new: list[JobId] = []
+        self._new: deque[JobId] = deque()
         self._listened_for: set[JobId] = set()
+        self._unheard = False
+        """Whether there are some among these of which the listener has not been told."""
         self._thread: threading.Thread | None = None
         self._asleep: Engine | None = None
         """The store in which the listener sleeps."""
@@ -190,10 +193,14 @@ class Waiter:
 
     def _look_at_new(self) -> None:
         with self._lock:
+            some = [self._new.popleft() for _ in range(min(BATCH, len(self._new)))]
             # Whoever gave up and came back is there twice.
-            new = [job_id for job_id in dict.fromkeys(self._new) if job_id in self._waiting]
-            self._new = []
-        if not new:
+            new = [job_id for job_id in dict.fromkeys(some) if job_id in self._waiting]
+            if self._new:
+                # Behind those who have asked meanwhile: they must not take many jobs for a silent store.
+                with suppress(StoreClosed):
+                    self._asker.ask(self._look_at_new)
+        if not new and not self._unheard:
             return
         try:
             engine = self._store()
@@ -207,9 +214,11 @@ class Waiter:
         """Hands those that have not ended over to the listener."""
         with self._lock:
             left = [job_id for job_id in ids if job_id in self._waiting]
-            if not left:
-                return
             self._listened_for.update(left)
+            self._unheard = self._unheard or bool(left)
+            if self._new or not self._unheard:
+                return  # it is rung about all of them at once, with the last
+            self._unheard = False
             if self._thread is None:
                 thread = threading.Thread(target=self._run, args=(engine,), name="windlass-waiter", daemon=True)
                 thread.start()

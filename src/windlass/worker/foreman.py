@@ -169,7 +169,7 @@ class Foreman(Service):
         for frame in gathered(frames):
             try:
                 self._boss.hear(runner, frame)
-            except Exception:  # one must not cost the others
+            except Exception:  # what cannot be done must not cost what follows it
                 log.exception("%s says what cannot be done.", runner.name)
 
     def _look_after(self, runner: RunnerProcess, now_us: int) -> None:

@@ -33,6 +33,11 @@ class Ear:
         self._heard_s = time.monotonic()
         self._asked_s: float | None = None
 
+    @property
+    def run_id(self) -> bytes:
+        """Which life of which server it hears."""
+        return self._wire.run_id
+
     def listen_on(self, channels: frozenset[bytes]) -> None:
         """Hears exactly these from now on; returns when the server has confirmed it."""
         self._use(lambda: self._listen_on(channels))

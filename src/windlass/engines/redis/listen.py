@@ -2,7 +2,8 @@
 
 Each listening thread has an ear, a connection that hears channels: its own (on which scripts ring an idle worker),
 those of the jobs whose ends it waits for, those of the worker and the bell it listens for. It first listens, then looks
-at the store, where it becomes idle in the same step. Once a second, as a net, it looks again.
+at the store, where it becomes idle in the same step. Once a second, as a net, it looks again, at the store's version
+first: as long as that is the one of its last claim, no work has come.
 """
 
 from __future__ import annotations
@@ -65,32 +66,49 @@ class Listeners:
             return [Hint(kind="closed")]
 
     def _listen(self, interest: Interest, looked: int, until_s: float) -> list[Hint]:
-        post = self._take()
         rooms = _rooms(interest)
-        try:
-            post.ear.listen_on(self._channels(post, interest))
-            hints = self._wait(post, interest, rooms, looked, until_s)
-            self._rest(post, rooms)
-        except BaseException:
-            post.ear.close()
-            with suppress(StoreUnavailable, StoreClosed):
-                self._rest(post, rooms)
-            raise
-        self._give_back(post)
-        return hints
-
-    def _wait(self, post: Post, interest: Interest, rooms: tuple[str, ...], looked: int, until_s: float) -> list[Hint]:
         while True:
-            hints = self._look(post, interest, rooms, looked)
+            post = self._take()
+            try:
+                post.ear.listen_on(self._channels(post, interest))
+                hints = self._wait(post, interest, rooms, looked, until_s)
+                self._rest(post, rooms)
+            except BaseException:
+                post.ear.close()
+                with suppress(StoreUnavailable, StoreClosed):
+                    self._rest(post, rooms)
+                raise
+            self._give_back(post)
+            if hints is not None:
+                return hints
+
+    def _wait(
+        self, post: Post, interest: Interest, rooms: tuple[str, ...], looked: int, until_s: float
+    ) -> list[Hint] | None:
+        """Hints; None where the ear is not on the server that runs our scripts any more, and hears nothing of them."""
+        hints = self._look(post, interest, rooms, looked)
+        while True:
             left_s = until_s - time.monotonic()
             if hints or left_s <= 0:
                 return hints
+            if not self._is_here(post):
+                return None
             heard = post.ear.wait(min(left_s, NET_S))
             if heard:
                 return [self._hint(channel, data) for channel, data in heard]
+            if not self._is_quiet(interest, looked):
+                hints = self._look(post, interest, rooms, looked)
+
+    def _is_quiet(self, interest: Interest, looked: int) -> bool:
+        """Whether a look would find nothing: who waits for work alone sees by the store's version that none came."""
+        if interest.ends or interest.queues == () or interest.worker is None or looked < 0:
+            return False
+        return int(self._link.ask(b"HGET", self._link.address.meta_key, b"version") or 0) == looked
 
     def _look(self, post: Post, interest: Interest, rooms: tuple[str, ...], looked: int) -> list[Hint]:
         """What happened before; where nothing did, the listener is idle from now on."""
+        if not rooms and not interest.ends:
+            return []  # orders are only ever published
         seen = looked if interest.worker is not None else -1
         head = msgspec.msgpack.encode((seen, rooms, "look"))
         ends = sorted(interest.ends)
@@ -112,13 +130,20 @@ class Listeners:
         with self._lock:
             if self._closed:
                 raise StoreClosed("The engine was closed.", "Open it again.")
-            if self._spare:
-                return self._spare.pop()
-        return Post(self._link.subscription())
+            stale = [post for post in self._spare if not self._is_here(post)]
+            self._spare = [post for post in self._spare if post not in stale]
+            found = self._spare.pop() if self._spare else None
+        for post in stale:
+            post.ear.close()
+        return found or Post(self._link.subscription())
+
+    def _is_here(self, post: Post) -> bool:
+        """Whether the ear is on the server that answers us: another one may have taken over."""
+        return post.ear.run_id == self._link.run_id
 
     def _give_back(self, post: Post) -> None:
         with self._lock:
-            if not self._closed and len(self._spare) < SPARE:
+            if not self._closed and len(self._spare) < SPARE and self._is_here(post):
                 self._spare.append(post)
                 return
         post.ear.close()

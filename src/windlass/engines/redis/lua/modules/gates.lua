@@ -2,7 +2,8 @@
 --
 -- Lua has doubles only: whole numbers are exact below 2^53. Products that may be larger are divided piece by piece.
 --
--- A rule is {paused, shut until, probes, limit, count, per, burst, expires}; -1 where there is no such bound.
+-- A rule is {paused, shut until, probes, limit, count, per, burst, expires}; -1 where there is no such
+-- bound, and a count of 0 where there is no rate.
 
 local PAUSED, SHUT_UNTIL, PROBES, LIMIT, RATE_COUNT, RATE_PER, RATE_BURST, RULE_EXPIRES = 1, 2, 3, 4, 5, 6, 7, 8
 local EXACT = 2 ^ 53
@@ -91,7 +92,7 @@ function gates.rule_of(gate)
   return rule
 end
 
--- How many a gate lets through, by its rule in the store and what passes it now; when to look again; and the rule.
+-- A gate's rule in the store, how many it lets through by that and what passes it now, and when to look again.
 function gates.look(gate)
   local rule = gates.rule_of(gate)
   if not rule then return nil end
@@ -102,7 +103,7 @@ end
 
 -- Spends tokens of a gate that has a rate.
 function gates.spend(gate, rule, n)
-  if rule[RATE_COUNT] == 0 then return end
+  if rule[RATE_COUNT] <= 0 then return end
   local tat = tonumber(call('HGET', P .. 'tat', gate) or 0)
   call('HSET', P .. 'tat', gate, number(gates.advance(rule, math.max(tat, now), n)))
 end
