@@ -59,7 +59,7 @@ WHAT_TO_DO = {
     "WL304": "Give the path of a new file or of a Windlass store.",
     "WL305": "Upgrade this process. Newer workers take its jobs over.",
     "WL306": "Stop all workers, keep the damaged file for study, restore a backup.",
-    "WL307": "Free some space, then send again.",
+    "WL307": "Free some space, then send again what was not stored.",
     "WL308": "Remove the link or the foreign file, or run as its owner.",
     "WL309": "Put the file back, or restart every process that uses it.",
     "WL310": "Correct the login in the URL, or give the user the right that the message names.",

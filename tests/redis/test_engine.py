@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.servers.redis_server import RedisServer
 from tests.soak.waiting import wait_for
 from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownParent
 from windlass.core.ids import new_id
-from windlass.core.job import Edge, Job, State, Unique
+from windlass.core.job import Edge, Job, Request, State, Unique
 from windlass.engines.findings import Level
 from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Verdict
 from windlass.engines.redis import RedisEngine, read_address, search
@@ -166,6 +167,27 @@ def test_a_server_that_is_full_takes_no_job_and_lets_those_it_has_end(
             client.config_set("maxmemory", 0)
         assert harness.states(sent).count(State.SUCCEEDED) == 5
         harness.send()
+    finally:
+        harness.close()
+
+
+@pytest.mark.parametrize("binary", [binaries.valkey, binaries.redis62])
+def test_a_server_that_is_full_in_the_middle_of_many_says_how_many_it_has(
+    new_server: Callable[..., RedisServer], binary: Callable[[], Path]
+) -> None:
+    server = new_server(binary())
+    harness = _harness(server)
+    try:
+        with server.client() as client:
+            harness.send()
+            client.config_set("maxmemory", client.info("memory")["used_memory"] + 300_000)
+            jobs = [Job(request=Request(id=new_id(), task="t", queue="q", payload=b"x" * 500)) for _ in range(5_000)]
+            with pytest.raises(StoreFull, match=r"the first [1-9][0-9]*00 of 5000 jobs were stored") as full:
+                harness.engine.insert(jobs)
+            client.config_set("maxmemory", 0)
+        stored = int(re.findall(r"first (\d+)", full.value.message)[0])
+        there = [job is not None for job in harness.engine.fetch([job.request.id for job in jobs])]
+        assert there == [True] * stored + [False] * (len(jobs) - stored)
     finally:
         harness.close()
 

@@ -223,7 +223,7 @@ class StoreCorrupt(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no room left; the call changed nothing."""
+    """There is no room left. The call changed nothing; one that sends many may say how many of them were stored."""
 
     code = "WL307"
 

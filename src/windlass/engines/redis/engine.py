@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.clock import Clock, SystemClock
-from windlass.core.errors import StoreClosed
+from windlass.core.errors import StoreClosed, StoreFull
 from windlass.core.ids import JobId, WorkerId
 from windlass.core.intake import check_jobs
 from windlass.core.job import Job
@@ -238,7 +238,16 @@ class RedisEngine:
             self._look_for_parents(jobs)
         for some in steps:
             args = [part for job in some for part in pack_job(job)]
-            answers = self._run("insert", [self._packed_limits, int(len(steps) > 1), *args])
+            try:
+                answers = self._run("insert", [self._packed_limits, int(len(steps) > 1), *args])
+            except StoreFull as full:
+                if not receipts:
+                    raise
+                raise StoreFull(
+                    f"{self._address} is out of memory: the first {len(receipts)} of {len(jobs)} jobs were stored, and "
+                    "no other.",
+                    f"{full.todo} Then send the others.",
+                ) from None
             receipts += [
                 Receipt(id=job.request.id, duplicate_of=there or None) for job, there in zip(some, answers, strict=True)
             ]
