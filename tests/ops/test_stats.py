@@ -111,3 +111,8 @@ def test_a_worker_without_a_name_is_called_by_its_id_everywhere(harness: Harness
     called = [show_id(cards[0].worker), "ann", "bob@here"]
     assert list(map(label, cards)) == called
     assert [one.label for one in stats.workers(harness.engine, now_us=harness.now_us)] == called
+
+
+def test_an_end_that_came_too_late_and_a_snooze_are_no_failures() -> None:
+    counts = {"succeeded": 5, "failed": 1, "timed_out": 2, "crashed": 3, "lost": 4, "stale": 7, "snooze": 8}
+    assert stats.failures(counts) == 1 + 2 + 3 + 4

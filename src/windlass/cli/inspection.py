@@ -133,7 +133,7 @@ def stats(name: str | None, url: str | None, as_json: bool) -> None:
             task.name,
             *(f"{task.counts.get(state, 0):,}" for state in states),
             f"{hour.get('succeeded', 0):,}",
-            f"{sum(hour.values()) - hour.get('succeeded', 0):,}",
+            f"{counted.failures(hour):,}",
         )
         for task, hour in found
     ]

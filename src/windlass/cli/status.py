@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MINUTES = 30
 GROUPS = 5
 BARS = "▁▂▃▄▅▆▇█"
-FAILED = ("failed", "timed_out", "crashed", "lost")
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +137,7 @@ def line(seen: Overview) -> str:
 
 def _done(seen: Overview) -> str:
     total = inspection.summed(seen.minutes)
-    failed = sum(total.get(name, 0) for name in FAILED)
-    return f"{total.get('succeeded', 0):,} succeeded, {failed:,} failed in {MINUTES} minutes"
+    return f"{total.get('succeeded', 0):,} succeeded, {stats.failures(total):,} failed in {MINUTES} minutes"
 
 
 def per_minute(seen: Overview) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -200,6 +200,14 @@ def history(
     return tuple(
         Moment(start_us=start_us, span_us=width_us, counts=dict(counts)) for start_us, counts in sorted(moments.items())
     )
+
+
+FAILURES = ("failed", "timed_out", "crashed", "lost")
+
+
+def failures(counts: Mapping[str, int]) -> int:
+    """How many attempts failed, of outcomes that were counted by name; one that came too late to count is none."""
+    return sum(counts.get(name, 0) for name in FAILURES)
 
 
 def outcomes(engine: Engine, span: Span, *, since_us: int = 0) -> dict[str, dict[str, int]]:
