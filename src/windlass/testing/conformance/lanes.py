@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.ids import JobId, WorkerId
+from windlass.core.ids import JobId, WorkerId, new_id
 from windlass.core.job import Edge, Hold, Outcome, State
 from windlass.engines.protocol import BATCH, Change, Claim, Settlement
 from windlass.testing.conformance.harness import SECOND_US, Harness
@@ -250,6 +250,21 @@ class Lanes:
         harness.finish(claim)
         assert [entry.id for entry in harness.claim_all(worker)] == [last]
         assert harness.state(stale) is State.EXPIRED
+
+    def test_an_end_that_a_lane_brings_about_within_a_sweep_is_one_end(self, harness: Harness) -> None:
+        """The first in the lane expires, and its lane finds that the second has, too: so did the sweep."""
+        flow = new_id()
+        harness.start_flow(flow)
+        expires_us = harness.now_us + SECOND_US
+        harness.send(lane="l", expires_us=expires_us)
+        second = harness.send(lane="l", expires_us=expires_us, flow=flow)
+        other = harness.send(flow=flow)
+        harness.jump(2)
+        harness.sweep_all()
+        assert harness.states([second, other]) == [State.EXPIRED, State.READY]
+        harness.jump(2 * harness.limits.keep_expired_us / SECOND_US)
+        harness.sweep_all()
+        assert harness.state(second) is State.EXPIRED, "it is kept as long as its flow goes on"
 
     def test_a_run_now_joins_the_lane_as_any_other(self, harness: Harness) -> None:
         worker = harness.worker()

@@ -86,13 +86,18 @@ local due = left > 0 and first('due', 1)[1] and doors.come_due(left) or 0
 left = left - due
 flush()
 
-local late = first('exp', left)
+local expired, late = 0, first('exp', left)
 preload(late)
 for _, id in ipairs(late) do
   local row = row_of(id)
-  if row then ending.end_job(row, EXPIRED) else zput('exp', id, false) end
+  if not row then
+    zput('exp', id, false)
+  elseif row[STATE] <= SCHEDULED then -- the end of another one may have been its own: its lane let it in too late
+    ending.end_job(row, EXPIRED)
+    expired = expired + 1
+  end
 end
-left = left - #late
+left = left - expired
 flush()
 
 -- ── keys, retention ──
@@ -163,4 +168,4 @@ end
 ending.call_children()
 local more = left <= 0 or call('EXISTS', P .. 'chores') == 1
 finish()
-return { workers, lost, done, due, #late, #free, purged, more and 1 or 0, deaths, poisoned }
+return { workers, lost, done, due, expired, #free, purged, more and 1 or 0, deaths, poisoned }
