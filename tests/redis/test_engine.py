@@ -182,10 +182,10 @@ def test_a_server_that_is_full_in_the_middle_of_many_says_how_many_it_has(
             harness.send()
             client.config_set("maxmemory", client.info("memory")["used_memory"] + 300_000)
             jobs = [Job(request=Request(id=new_id(), task="t", queue="q", payload=b"x" * 500)) for _ in range(5_000)]
-            with pytest.raises(StoreFull, match=r"the first [1-9][0-9]*00 of 5000 jobs were stored") as full:
+            with pytest.raises(StoreFull, match=r"the first [1-9][0-9,]*00 of 5,000 jobs were stored") as full:
                 harness.engine.insert(jobs)
             client.config_set("maxmemory", 0)
-        stored = int(re.findall(r"first (\d+)", full.value.message)[0])
+        stored = int(re.findall(r"first ([0-9,]+)", full.value.message)[0].replace(",", ""))
         there = [job is not None for job in harness.engine.fetch([job.request.id for job in jobs])]
         assert there == [True] * stored + [False] * (len(jobs) - stored)
     finally:

@@ -21,6 +21,7 @@ from windlass.core.intake import check_jobs
 from windlass.core.job import Job
 from windlass.core.lifecycle import why_not
 from windlass.core.limits import Limits
+from windlass.core.plural import number_of
 from windlass.engines.checks import (
     check_amendment,
     check_beat,
@@ -244,8 +245,8 @@ class RedisEngine:
                 if not receipts:
                     raise
                 raise StoreFull(
-                    f"{self._address} is out of memory: the first {len(receipts)} of {len(jobs)} jobs were stored, and "
-                    "no other.",
+                    f"{self._address} is out of memory: the first {len(receipts):,} of {number_of(len(jobs))} were "
+                    "stored, and no other.",
                     f"{full.todo} Then send the others.",
                 ) from None
             receipts += [
