@@ -155,6 +155,13 @@ class Fleet:
         living = [worker for worker in self.workers if worker.process.returncode is None]
         return [wrong for worker in living if (wrong := worker.stop())]
 
+    def said(self) -> str:
+        """What each of them has logged, and how the workers and live jobs stand in the store."""
+        tally = self.engine.tally(TallyQuery())
+        cards = "\n".join(f"card: {card}" for card in tally.cards)
+        counts = "\n".join(f"count: {count}" for count in tally.counts if count.n)
+        return "\n".join([*(f"{worker.pid}: {worker.said()}" for worker in self.workers), cards, counts])
+
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────
 
     def insert(self, requests: Sequence[Request]) -> None:

@@ -94,9 +94,9 @@ def run_round(folder: Path, death: Death, url: str | None = None, proxy: Proxy |
             scene = _set(fleet, death, proxy)
             found = _by_lock(scene) if death == "lock" else _by_lease(scene)
             report.violations += [Violation(f"frozen, {death}", scene.job, text) for text in found]
-        except Hangs as error:
-            report.violations.append(Violation("progress", "", str(error)))
-        report.violations += [Violation("progress", "", wrong) for wrong in fleet.stop()]
+            report.violations += [Violation("progress", "", wrong) for wrong in fleet.stop()]
+        except Hangs as error:  # one may be stopped and hear no other signal: they are killed
+            report.violations.append(Violation("progress", "", f"{error}\n{fleet.said()}"))
     report.faults[f"standstill, {death}"] += 1
     report.counts["jobs"] += 2
     return report

@@ -82,10 +82,9 @@ def test_a_connection_that_is_dead_is_made_anew(
         assert "nothing has been claimed" in caplog.text
 
 
-def test_a_consumer_without_work_is_left_in_peace(deaf: Deaf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "WATCH_S", 0.01)
-    monkeypatch.setattr(watchdog, "HUNG_US", 20_000)
-    deaf.dead = False
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Released after each look of the watchdog."""
     looked = threading.Semaphore(0)
     tick = watchdog.Watchdog.tick
 
@@ -95,6 +94,15 @@ def test_a_consumer_without_work_is_left_in_peace(deaf: Deaf, monkeypatch: pytes
         return pause_s
 
     monkeypatch.setattr(watchdog.Watchdog, "tick", counted)
+    return looked
+
+
+def test_a_consumer_without_work_is_left_in_peace(
+    deaf: Deaf, monkeypatch: pytest.MonkeyPatch, looked: threading.Semaphore
+) -> None:
+    monkeypatch.setattr(watchdog, "WATCH_S", 0.01)
+    monkeypatch.setattr(watchdog, "HUNG_US", 20_000)
+    deaf.dead = False
     app = App("memory://")
     app.task(name="idle")(lambda: None)
     with app.on(deaf), Worker(app):
@@ -104,7 +112,10 @@ def test_a_consumer_without_work_is_left_in_peace(deaf: Deaf, monkeypatch: pytes
 
 
 def test_where_a_lock_tells_who_lives_it_is_not_let_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    looked: threading.Semaphore,
 ) -> None:
     """Others would take the worker for dead, and run its jobs beside it."""
     monkeypatch.setattr(watchdog, "WATCH_S", 0.05)
@@ -121,6 +132,9 @@ def test_where_a_lock_tells_who_lives_it_is_not_let_go(
         assert deaf.hangs.wait(HANG_S)
         handle = double.delay(4)
         wait_for("a word", lambda: "nothing has been claimed" in caplog.text, hang_s=HANG_S)
+        while looked.acquire(blocking=False):
+            pass
+        assert looked.acquire(timeout=HANG_S)  # the look in which it said so is over
         assert not deaf.closed.is_set()
         deaf.closed.set()
         assert handle.get(HANG_S) == 8
