@@ -86,6 +86,22 @@ def test_a_job_that_comes_due_wakes_who_has_missed_the_news_of_it(harness: Harne
     assert len(harness.claim(worker)) == 1
 
 
+def test_of_all_workers_one_sweeps_at_a_time_and_only_one_that_may_judge(harness: Harness) -> None:
+    old = harness.worker()
+    harness.pass_time(60)
+    new = harness.worker()
+    harness.send_many(3, expires_us=harness.now_us)
+    rest_us = 10 * SECOND_US
+    # Who is new may call nobody dead: after it there is still something to do.
+    assert harness.sweep(limit=1, worker=new, rest_us=rest_us).expired == 1
+    assert harness.sweep(limit=1, worker=old, rest_us=rest_us).expired == 1  # and leaves one over
+    assert harness.sweep(worker=old, rest_us=rest_us).expired == 1
+    harness.send(expires_us=harness.now_us)
+    assert harness.sweep(worker=new, rest_us=rest_us).expired == 0
+    harness.pass_time(rest_us / SECOND_US)
+    assert harness.sweep(worker=new, rest_us=rest_us).expired == 1
+
+
 def test_listeners_of_dead_processes_and_news_of_empty_queues_are_forgotten(
     harness: Harness, valkey: Namespace
 ) -> None:

@@ -250,6 +250,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: WorkerId | None = None  # who sweeps
     limit: int = BATCH  # how many records at most
+    rest_us: int = 0  # so long after a whole sweep by one who may take others' jobs, an engine may leave it at that
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,9 @@ from windlass.core.plural import number_of
 from windlass.engines.protocol import Death, Engine, Sweep
 from windlass.worker.service import Service, log
 
+ENOUGH = 0.9
+"""Of the pause between sweeps: so long after another worker's there is nothing to do, where the engine can tell."""
+
 
 class Janitor(Service):
     """Takes back what dead workers held, goes on with chores, removes what is past its time."""
@@ -23,9 +26,10 @@ class Janitor(Service):
         self._bus = bus
         self._worker = worker
         self._sweep_s = sweep_s
+        self._rest_us = int(ENOUGH * sweep_s * 1e6)
 
     def tick(self, now_us: int) -> float | None:
-        swept = self._engine.sweep(Sweep(worker=self._worker()))
+        swept = self._engine.sweep(Sweep(worker=self._worker(), rest_us=self._rest_us))
         for death in swept.deaths:
             log.warning("%s", _obituary(death))
         for job in swept.poisoned:

@@ -330,16 +330,16 @@ class RedisEngine:
         left = min(sweep_.limit, MOST_SWEPT)
         swept = Swept()
         while True:
-            step = self._sweep(sweep_.worker, min(left, BATCH))
+            step = self._sweep(sweep_, min(left, BATCH))
             swept = added(swept, step)
             left -= step.lost + step.chores + step.due + step.expired + step.keys + step.purged
             if left <= 0 or not step.more:
                 return swept
 
-    def _sweep(self, worker: WorkerId | None, limit: int) -> Swept:
+    def _sweep(self, sweep_: Sweep, limit: int) -> Swept:
         kept = [(span, HISTORY_KEPT[span] * size_us) for span, size_us in SPANS_US.items()]
-        sweeper = "" if worker is None else worker.hex()
-        *counts, more, deaths, poisoned = self._run("sweep", [self._packed_limits, _pack((sweeper, limit, kept))])
+        asked = _pack(("" if sweep_.worker is None else sweep_.worker.hex(), limit, kept, sweep_.rest_us))
+        *counts, more, deaths, poisoned = self._run("sweep", [self._packed_limits, asked])
         return Swept(
             **dict(zip(("workers", "lost", "chores", "due", "expired", "keys", "purged"), counts, strict=True)),
             more=bool(more),

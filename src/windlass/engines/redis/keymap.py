@@ -41,7 +41,7 @@ KEYS: Final = (
     Key(
         "meta",
         "hash",
-        "`schema`, the store's `id`, its own count (`order`), its `version`, the number of successes",
+        "`schema`, the store's `id`, its count (`order`), its `version`, how many succeeded, when it was last swept",
         FOR_GOOD,
     ),
     # ── a job

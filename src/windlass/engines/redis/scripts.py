@@ -5,6 +5,7 @@ runs from its first line at every call: a function that is defined for nothing c
 there are two kinds of files. Parts (lua/parts) are local functions and variables that stand at the beginning of each
 script that names them in its `-- with:` line. Modules (lua/modules) are functions in a table, `lanes.join`: those that
 a script names are defined at its beginning too; the others that it may come to are defined when it first uses one.
+What stands between `-- first:` and `-- then:` in a verb runs before any of them: it may find nothing to do.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _FOLDER = resources.files("windlass.engines.redis").joinpath("lua")
 VERBS = tuple(sorted(file.name.removesuffix(".lua") for file in _FOLDER.iterdir() if file.name.endswith(".lua")))
 _MODULES = tuple(sorted(file.name.removesuffix(".lua") for file in _FOLDER.joinpath("modules").iterdir()))
 _WITH = re.compile(r"^-- with:(.*)$", re.MULTILINE)
+_FIRST = re.compile(r"^-- first:.*?^-- then:$", re.MULTILINE | re.DOTALL)
 _USED = re.compile(rf"\b({'|'.join(_MODULES)})\.(?!\.)")
 _NUMBERS = {
     "BATCH": BATCH,
@@ -44,8 +46,9 @@ def script(name: str) -> Script:
     assert found is not None, f"{name}.lua names what it is put together from"
     named = found[1].split()
     at_once = [name for name in named if name in _MODULES]
-    parts = ["base", *(name for name in named if name not in _MODULES)]
-    source = "\n".join(_read("parts", f"{part}.lua") for part in parts)
+    first, verb = "".join(_FIRST.findall(verb)), _FIRST.sub("", verb)
+    parts = [_read("parts", f"{part}.lua") for part in ("base", *named) if part not in _MODULES]
+    source = "\n".join([parts[0], first, *parts[1:]])
     rarely = sorted(_used(source + verb, *map(_module, at_once)) - set(at_once))
     declared = "\n".join(f"local {module} = {{}}" for module in at_once)
     if rarely:

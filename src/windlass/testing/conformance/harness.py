@@ -365,10 +365,10 @@ class Harness:
         else:
             self.pass_time(beat.card.lease_us / SECOND_US + 6)
 
-    def sweep(self, limit: int = 10_000, *, worker: WorkerId | None = None) -> Swept:
+    def sweep(self, limit: int = 10_000, *, worker: WorkerId | None = None, rest_us: int = 0) -> Swept:
         """One sweep, by a worker that is allowed to call others dead."""
         sweeper = worker or self._sweeper()
-        return self._homes[sweeper].sweep(Sweep(worker=sweeper, limit=limit))
+        return self._homes[sweeper].sweep(Sweep(worker=sweeper, limit=limit, rest_us=rest_us))
 
     def sweep_all(self, *, worker: WorkerId | None = None) -> None:
         """Sweeps until there is nothing left to do."""

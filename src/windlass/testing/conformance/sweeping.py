@@ -77,6 +77,15 @@ class Sweeping:
         ]
         assert swept[0].poisoned == ()
 
+    def test_a_sweep_that_may_rest_does_all_when_the_last_one_is_long_enough_ago(self, harness: Harness) -> None:
+        worker = harness.worker()
+        harness.pass_time(60)
+        harness.sweep_all(worker=worker)
+        job_id = harness.send(expires_us=harness.now_us + SECOND_US)
+        harness.pass_time(10)
+        assert harness.sweep(worker=worker, rest_us=10 * SECOND_US).expired == 1
+        assert harness.state(job_id) is State.EXPIRED
+
     def test_a_worker_that_says_goodbye_has_not_died(self, harness: Harness) -> None:
         harness.worker()
         harness.send()

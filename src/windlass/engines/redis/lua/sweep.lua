@@ -2,12 +2,19 @@
 -- with: limits rows shelves finish spared writing desks
 --
 -- KEYS    meta
--- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…}
+-- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…, rest}
 -- returns workers, lost, chores, due, expired, keys, purged, more, then cards and job counts of the deaths found, then
 --         id, task and crashes of jobs called dead
 -- Workers are marked dead before their jobs are taken, so that none of them can renew.
 
-local sweeper, limit, spans = unpack(cmsgpack.unpack(ARGV[4]))
+-- first: all workers sweep, and one of them at a time is enough.
+local sweeper, limit, spans, rest = unpack(cmsgpack.unpack(ARGV[4]))
+if rest > 0 then
+  local swept = tonumber(call('HGET', KEYS[1], 'swept') or 0)
+  if swept <= now and now < swept + rest then return { 0, 0, 0, 0, 0, 0, 0, 0, {}, {} } end
+end
+
+-- then:
 local left = limit
 
 -- ── lost workers ──
@@ -168,4 +175,5 @@ end
 ending.call_children()
 local more = left <= 0 or call('EXISTS', P .. 'chores') == 1
 finish()
+if judges and not more then call('HSET', KEYS[1], 'swept', number(now)) end
 return { workers, lost, done, due, expired, #free, purged, more and 1 or 0, deaths, poisoned }
