@@ -86,9 +86,11 @@ def deaf() -> None:
     """Runs until the story lets this run go, whatever it is told meanwhile; then it has its effect."""
     marks.put("begin")
     gate = FOLDER / f"go-{current_job().fence}"
-    while not gate.exists():
-        try:
-            time.sleep(0.002)
+    while True:
+        try:  # around all of it: it may be told anywhere
+            while not gate.exists():
+                time.sleep(0.002)
+            break
         except BaseException:
             marks.put("told")
     _effect()

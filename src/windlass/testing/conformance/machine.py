@@ -1073,8 +1073,11 @@ def _facts(facts: list[Fact | None]) -> object:
 
 
 def _swept(steps: list[Swept]) -> object:
-    """How much was done in all; chores and freed keys are counted as each engine cuts them."""
-    sums = [sum(getattr(step, name) for step in steps) for name in ("workers", "lost", "due", "expired", "purged")]
+    """How much was done in all; chores and freed keys are counted as each engine cuts them.
+
+    So are those that expired: of two in a lane, one may end because the other has, before it is its turn.
+    """
+    sums = [sum(getattr(step, name) for step in steps) for name in ("workers", "lost", "due", "purged")]
     told = [*(death for step in steps for death in step.deaths), *(job for step in steps for job in step.poisoned)]
     assert len(set(told)) == len(told), "a death was told twice"
     return sums, set(told)
