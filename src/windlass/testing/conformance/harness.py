@@ -340,6 +340,9 @@ class Harness:
         standing = Standing(attempt=claim.attempt, crashes=claim.crashes, losses=claim.losses, suspect=claim.suspect)
         delay_us = None if delay_s is None else int(delay_s * SECOND_US)
         fields.setdefault("transition", decide(outcome, standing, delay_us=delay_us))
+        if outcome is Outcome.SUCCEEDED:  # as of most tasks
+            fields.setdefault("result", b"null")
+            fields.setdefault("ran_us", 1_000)
         settlement = Settlement(id=claim.id, fence=claim.fence, outcome=outcome, **fields)  # pyright: ignore[reportArgumentType]
         (verdict,) = self.settle(settlement)
         return verdict

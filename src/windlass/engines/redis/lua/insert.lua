@@ -6,6 +6,31 @@
 -- returns for each job '' (new) or the id of the one that is there instead
 -- Every job is in the store once, whatever is repeated; a parent that nobody knows refuses all of them.
 
+-- first: a plain job alone, as most senders bring it. They wait for this, and defining what other jobs need takes as long as
+-- storing one. What is written is what the modules would write.
+if #ARGV == 8 and ARGV[7] == '' then
+  local id, request = ARGV[5], ARGV[6]
+  local head = cmsgpack.unpack(sub(request, 9, 8 + struct.unpack('>I4', request)))
+  if #head == R_DELAY and head[R_DELAY] == 0 then
+    local task, queue, priority = head[R_TASK], head[R_QUEUE], head[R_PRIORITY]
+    local stream = queue .. '||||0'
+    order, version = math.max(order + 1, now), version + 1
+    local rank = order - priority * cmsgpack.unpack(ARGV[3])[L_AGING]
+    if not call('SET', P .. 'j:' .. id, cmsgpack.pack({ READY, queue, task, rank, now, now, priority }), 'NX') then
+      return { id }
+    end
+    call('SET', P .. 'r:' .. id, request)
+    call('ZADD', P .. 's:' .. stream, rank, id)
+    if call('ZADD', P .. 'h:' .. queue, 'LT', rank, stream) == 1 then call('SADD', P .. 'queues', queue) end
+    call('HINCRBY', P .. 'counts', queue .. '|' .. task .. '|' .. READY, 1)
+    call('HSET', P .. 'news', queue, version)
+    call('HSET', KEYS[1], 'schema', ARGV[2], 'order', order, 'version', version)
+    ring(queue)
+    return { '' }
+  end
+end
+
+-- then:
 local wanted, heads, coming = {}, {}, {}
 for index = 5, #ARGV, 4 do
   wanted[#wanted + 1] = ARGV[index]

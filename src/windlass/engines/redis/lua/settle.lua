@@ -7,6 +7,61 @@
 -- returns for each settlement accepted, already or stale
 -- Only the claim that holds the current fence changes anything, and it does so once.
 
+-- first: plain successes alone, as nearly all ends are: jobs in their first attempt, without a lane, a flow, a key, a limit or
+-- anything else that makes a row longer. What is written is what the modules would write, in half the time. Gives nothing,
+-- and has written nothing, where one of them is not plain.
+local function settle_plain()
+  if call('EXISTS', P .. 'chores', P .. 'rules') > 0 then return end
+  local limits, last = cmsgpack.unpack(ARGV[3]), (#ARGV - 3) / 4
+  local keep, keep_result = limits[SUCCEEDED + L_KEEP], limits[L_KEEP_RESULT]
+  local ends, records, edges, channels, seen = {}, {}, {}, {}, {}
+  for index = 1, last do
+    local id, settlement = ARGV[4 * index], cmsgpack.unpack(ARGV[4 * index + 1])
+    if #settlement ~= S_RAN or settlement[S_RAN] < 0 or seen[id] then return end
+    ends[index], seen[id] = settlement, true
+    records[index], edges[index], channels[index] = P .. 'j:' .. id, P .. 'edge:' .. id, P .. 'end:' .. id
+  end
+  local found, written, purges = call('MGET', unpack(records)), {}, {}
+  local workers, shelves, runs = {}, {}, {}
+  for index = 1, last do
+    local row, id, settlement = found[index] and unpacked(found[index]), ARGV[4 * index], ends[index]
+    if not row or #row ~= TICKET or row[STATE] ~= RUNNING or row[ATTEMPT] ~= 1 or row[FENCE] ~= settlement[S_FENCE] then
+      return
+    end
+    local worker, queue, shelf = row[WORKER], row[QUEUE], row[QUEUE] .. '|' .. row[TASK]
+    local gone, ended = workers[worker] or {}, shelves[shelf] or {}
+    workers[worker], shelves[shelf] = gone, ended
+    gone[#gone + 1] = id
+    ended[#ended + 1] = now
+    ended[#ended + 1] = id
+    runs[queue] = (runs[queue] or 0) + 1
+    row[STATE], row[SETTLED], row[STARTED], row[ENDED] = SUCCEEDED, row[FENCE], now - settlement[S_RAN], now
+    row[KEEP], row[PURGE], row[RESULT_UNTIL], row[EXTRAS] = keep, now + keep, now + keep_result, HAS_RESULT
+    purges[2 * index - 1], purges[2 * index] = now + keep, id
+    written[4 * index - 3], written[4 * index - 2] = records[index], cmsgpack.pack(row)
+    written[4 * index - 1], written[4 * index] = P .. 'o:' .. id, ARGV[4 * index + 2]
+  end
+  if call('EXISTS', unpack(edges)) > 0 then return end
+  for worker, gone in pairs(workers) do call('ZREM', P .. 'w:' .. worker, unpack(gone)) end
+  for shelf, ended in pairs(shelves) do
+    call('ZADD', P .. 'e:' .. SUCCEEDED .. '|' .. shelf, unpack(ended))
+    add_to('counts', shelf .. '|' .. RUNNING, -#ended / 2)
+    add_to('counts', shelf .. '|' .. SUCCEEDED, #ended / 2)
+  end
+  call('ZADD', P .. 'purgeok', unpack(purges))
+  call('MSET', unpack(written))
+  call('HINCRBY', KEYS[1], 'succeeded', last)
+  for queue, n in pairs(runs) do add_to('run', 'queue/' .. queue, -n) end
+  tell_ends(channels)
+  local verdicts = {}
+  for index = 1, last do verdicts[index] = 'accepted' end
+  return verdicts
+end
+
+local plain = settle_plain()
+if plain then return plain end
+
+-- then:
 local S_FENCE, S_RAN, S_OUTCOME, S_TRANSITION, S_KEEP, S_KEEP_RESULT = 1, 2, 3, 4, 5, 6
 local S_HAS_RESULT, S_QUEUE, S_PRINT, S_BECOME, S_FOLLOW_UPS = 7, 8, 9, 10, 11
 -- A plain success with a result says its fence and how long it ran, and no more.
