@@ -123,6 +123,29 @@ def test_plain_successes_are_stored_as_among_other_ends(harness: Harness, valkey
     assert msgspec.structs.replace(short, rank=long.rank) == long
 
 
+def test_plain_jobs_are_claimed_as_among_others(harness: Harness, valkey: Namespace) -> None:
+    """Where all that is ready is plain and was never claimed, they take a shorter way through the script."""
+    harness.send_many(6)
+    worker = harness.worker()
+    claimed = harness.claim(worker, 1)
+    changed: list[Counter[bytes]] = []
+    for _ in range(2):
+        before = _stored(valkey)
+        claimed += harness.claim(worker, 2)
+        after = _stored(valkey)
+        changed.append(Counter({key: after[key] - before[key] for key in before | after if after[key] != before[key]}))
+        harness.set_gate("queue/another", limit=1)
+    assert changed[0] == changed[1]
+    short, long = (harness.record(claim.id) for claim in claimed[2:4])
+    assert msgspec.structs.replace(short, rank=long.rank) == long
+    same = {"id": claimed[3].id}
+    assert msgspec.structs.replace(claimed[2], **same) == claimed[3]
+    harness.put("queue/another", None)
+    claimed += harness.claim(worker)  # the last one: its queue is empty then
+    assert len({claim.id for claim in claimed}) == 6
+    assert not {key for key in _stored(valkey) if key.startswith((b"s:", b"h:")) or key in (b"queues", b"news")}
+
+
 def _stored(namespace: Namespace) -> Counter[bytes]:
     """How many entries there are under each key; the keys of jobs as one."""
     found: Counter[bytes] = Counter()

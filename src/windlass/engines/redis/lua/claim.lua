@@ -6,8 +6,83 @@
 -- returns how long to wait (-1: until somebody signals), the store's version, then id, record, request of each claim
 -- A job is claimed by one worker at a time, under a fence greater than all before. An empty claim leaves no trace.
 
+-- first: plain jobs that were never claimed, where all that is ready stands in one plain stream: the row of such a job ends with
+-- its priority. What is written is what the modules would write. Gives nothing, and has written nothing, where anything
+-- else is to be seen to.
 local worker, ticket, limit, suspects, queues, tasks, free, total = unpack(cmsgpack.unpack(ARGV[4]))
 
+-- The one queue with ready jobs, if all of them are plain.
+local function plain_queue()
+  local found
+  for _, queue in ipairs(queues or call('SMEMBERS', P .. 'queues')) do
+    local streams = call('ZRANGE', P .. 'h:' .. queue, 0, 1)
+    if #streams > 0 then
+      if found or #streams > 1 or streams[1] ~= queue .. '||||0' then return nil end
+      found = queue
+    end
+  end
+  return found
+end
+
+local function claim_plain()
+  local packed = suspects == 0 and call('HGET', P .. 'desks', worker)
+  local desk = packed and unpacked(packed)
+  if not desk or desk[D_LOST] == 1 or desk[D_SEEN] + desk[D_LEASE] < now or ticket <= desk[D_TICKET] then return end
+  local queue = plain_queue()
+  local due = tonumber(call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')[2])
+  if not queue or (due and due <= now) or call('EXISTS', P .. 'rules') == 1 then return end
+  local stream = 's:' .. queue .. '||||0'
+  local taken, wanted, counts = call('ZRANGE', P .. stream, 0, limit - 1), {}, {}
+  for _, task in ipairs(tasks or {}) do wanted[task] = true end
+  local rows, requests, running = {}, {}, {}
+  for index = 1, #taken do
+    rows[index], requests[index] = P .. 'j:' .. taken[index], P .. 'r:' .. taken[index]
+  end
+  local found, fence = call('MGET', unpack(rows)), number(now)
+  local answer, written = { due and due - now or -1, version }, {}
+  for index = 1, #taken do
+    local row = found[index] and unpacked(found[index])
+    if not row or #row < CREATED or #row > PRIORITY or row[STATE] ~= READY then return end
+    local task = row[TASK]
+    if not counts[task] then
+      if tasks and not wanted[task] then return end
+      if desk[D_ALL] ~= 1 and call('SISMEMBER', P .. 'tk:' .. worker, task) == 0 then return end
+    end
+    counts[task] = (counts[task] or 0) + 1
+    running[2 * index - 1], running[2 * index] = row[RANK], taken[index]
+    local claimed = cmsgpack.pack({
+      RUNNING, queue, task, row[RANK], row[DUE], row[CREATED], row[PRIORITY] or 0, 1, fence, '0', now, 0, 0, worker, ticket,
+    })
+    written[2 * index - 1], written[2 * index] = rows[index], claimed
+    answer[3 * index], answer[3 * index + 1] = taken[index], claimed
+  end
+  call('ZREM', P .. stream, unpack(taken))
+  local first = call('ZRANGE', P .. stream, 0, 0, 'WITHSCORES')[2]
+  if first then
+    call('ZADD', P .. 'h:' .. queue, first, sub(stream, 3))
+  else
+    call('DEL', P .. 'h:' .. queue)
+    call('SREM', P .. 'queues', queue)
+    call('HDEL', P .. 'news', queue)
+  end
+  call('ZADD', P .. 'w:' .. worker, unpack(running))
+  call('MSET', unpack(written))
+  for task, n in pairs(counts) do
+    add_to('counts', queue .. '|' .. task .. '|' .. READY, -n)
+    add_to('counts', queue .. '|' .. task .. '|' .. RUNNING, n)
+  end
+  add_to('run', 'queue/' .. queue, #taken)
+  desk[D_TICKET] = ticket
+  call('HSET', P .. 'desks', worker, cmsgpack.pack(desk))
+  requests = call('MGET', unpack(requests))
+  for index = 1, #taken do answer[3 * index + 2] = requests[index] end
+  return answer
+end
+
+local plain = claim_plain()
+if plain then return plain end
+
+-- then:
 -- ── the worker's card ──
 
 local desk = desks.of(worker)
