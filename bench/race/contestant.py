@@ -128,10 +128,10 @@ class Contestant:
         return _growth(self._drain(small, small), self._drain(large, small))
 
     def _drain(self, backlog: int, jobs: int, *, far: bool = False) -> Figures:
-        with self._ground.filled(self.product, self.entry.name, backlog, self._fill) as place:
+        with self._ground.filled(self.product, self.entry.name, backlog, self.fill) as place:
             marks = Marks(place.folder)
-            with self._worker(place, far=far) as worker:
-                self._until(lambda: marks.count() > 0, worker)
+            with self.worker(place, far=far) as worker:
+                self.until(lambda: marks.count() > 0, worker)
                 before, before_cpu_s, before_server_s = marks.count(), worker.cpu_s(), place.cpu_s()
                 limit_s = time.monotonic() + self.sizes.drain_limit_s
                 while marks.count() < jobs and time.monotonic() < limit_s:
@@ -139,7 +139,7 @@ class Contestant:
                     time.sleep(LOOK_S)
                 whole = backlog == jobs and marks.count() >= jobs
                 if whole:
-                    self._until(lambda: place.stored(jobs) >= jobs, worker)
+                    self.until(lambda: place.stored(jobs) >= jobs, worker)
                 now_ns, ran, cpu_s, server_s = time.monotonic_ns(), marks.count(), worker.cpu_s(), place.cpu_s()
                 stored = place.stored(backlog)
                 rss_mb, pss_mb = worker.memory_mb()
@@ -161,10 +161,10 @@ class Contestant:
         with self._ground.fresh(self.product, self.entry.name) as place:
             marks = Marks(place.folder)
             self._seat(place, "hold", 0)  # when it has run, the worker is there
-            with self._worker(place) as worker:
-                self._until(lambda: marks.count() == 1, worker)
+            with self.worker(place) as worker:
+                self.until(lambda: marks.count() == 1, worker)
                 sent_ns = self._seat(place, "paced", self.sizes.starts, self.sizes.apart_s)["sent_ns"]
-                self._until(lambda: marks.count() == 2 + len(sent_ns), worker)
+                self.until(lambda: marks.count() == 2 + len(sent_ns), worker)
             waited = waits_ms(marks.read(), sent_ns)
         return _percentiles("start", waited)
 
@@ -173,8 +173,8 @@ class Contestant:
         with self._ground.fresh(self.product, self.entry.name) as place:
             marks = Marks(place.folder)
             self._seat(place, "hold", 0)
-            with self._worker(place) as worker:
-                self._until(lambda: marks.count() == 1, worker)
+            with self.worker(place) as worker:
+                self.until(lambda: marks.count() == 1, worker)
                 took_ns = self._seat(place, "calls", self.sizes.starts, self.sizes.apart_s)["took_ns"]
         return _percentiles("answer", [each_ns / 1e6 for each_ns in took_ns])
 
@@ -183,7 +183,7 @@ class Contestant:
         with self._ground.fresh(self.product, self.entry.name) as place:
             alone_s = self._idle_cpu_s(place)
             with ExitStack() as stack:
-                workers = [stack.enter_context(self._worker(place)) for _ in range(self.sizes.idlers)]
+                workers = [stack.enter_context(self.worker(place)) for _ in range(self.sizes.idlers)]
                 self._until_quiet(workers)
                 with_workers_s = self._idle_cpu_s(place)
                 for worker in workers:
@@ -203,12 +203,12 @@ class Contestant:
         with self._ground.fresh(self.product, self.entry.name) as place:
             marks = Marks(place.folder)
             self._seat(place, "hold", self.sizes.hold_s)
-            with self._worker(place) as worker:
-                self._until(lambda: marks.count() == 1, worker)
+            with self.worker(place) as worker:
+                self.until(lambda: marks.count() == 1, worker)
                 time.sleep(self.sizes.held_s)
                 worker.kill()
                 killed_ns = time.monotonic_ns()
-            with self._worker(place) as worker:
+            with self.worker(place) as worker:
                 while marks.count() < 2:
                     worker.check()
                     waited_s = (time.monotonic_ns() - killed_ns) / 1e9
@@ -230,8 +230,9 @@ class Contestant:
 
     # --- processes ---------------------------------------------------------------------------------
 
-    def _fill(self, place: Place, jobs: int) -> None:
-        self._seat(place, "fill", jobs, **self.entry.fill)
+    def fill(self, place: Place, jobs: int) -> float:
+        """Puts in so many jobs, by the fastest way it has; the CPU time that took its sender."""
+        return self._seat(place, "fill", jobs, **self.entry.fill)["cpu_s"]
 
     def _seat(self, place: Place, *words: object, **env: str) -> dict[str, Any]:
         """Asks the contestant's sender, in its environment; the last line is the answer."""
@@ -245,7 +246,8 @@ class Contestant:
             raise RuntimeError(f"{words[0]} failed: {last_line(log)}")
         return json.loads(done.stdout.splitlines()[-1])
 
-    def _worker(self, place: Place, *, far: bool = False) -> Tree:
+    def worker(self, place: Place, *, far: bool = False) -> Tree:
+        """Its worker, on that store."""
         env = self._env(place, far=far)
         words = f"{self.product.worker} {self.entry.options}".replace("{store}", env["RACE_STORE"])
         command = shlex.split(words)
@@ -257,7 +259,8 @@ class Contestant:
         path = os.pathsep.join([str(SEATS), str(ROOT)])
         return os.environ | {"PYTHONPATH": path} | self._home.env | own | self.entry.env
 
-    def _until(self, done: Callable[[], bool], worker: Tree) -> None:
+    def until(self, done: Callable[[], bool], worker: Tree) -> None:
+        """Waits, as long as the worker lives and patience lasts."""
         until = time.monotonic() + self.sizes.patience_s
         while not done():
             worker.check()

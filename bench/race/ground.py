@@ -42,7 +42,7 @@ class Place(Protocol):
         ...
 
 
-Fill = Callable[[Place, int], None]
+Fill = Callable[[Place, int], object]
 """Puts so many jobs into a store."""
 
 

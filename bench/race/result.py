@@ -42,10 +42,9 @@ class Finish(msgspec.Struct, kw_only=True):
         return statistics.median(values) if values else None
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the race."""
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of measurements: of which code, when, on which machine."""
 
-    group: str
     commit: str
     dirty: bool
     quick: bool
@@ -53,6 +52,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     duration_s: float
     machine: dict[str, str | int]
+
+
+class Result(Run, frozen=True, kw_only=True):
+    """One run of the race."""
+
+    group: str
     finishes: list[Finish]
     bars: list[Line]
 

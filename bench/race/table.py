@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.race.result import Finish, Result
+from bench.race.result import Finish, Result, Run
 from bench.report import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -76,18 +76,23 @@ def tables(result: Result) -> str:
     also = ALSO.get(result.group, {})
     asked = [finish for finish in result.finishes if finish.figures.keys() & also.keys()]
     more = _figures(asked, also, notes) if asked else ""
-    parts = [_head(result), figures, more, notes.shown(), _bars(result), _who(result.finishes)]
+    top = head(result, STORE[result.group], f"race_{result.group}")
+    parts = [top, figures, more, notes.shown(), _bars(result), _who(result.finishes)]
     return "\n\n".join(part for part in parts if part)
 
 
 def put(page: Path, result: Result) -> None:
     """Writes the tables between the markers of the group."""
-    begin, end = BEGIN.format(group=result.group), END.format(group=result.group)
+    write_between(page, BEGIN.format(group=result.group), END.format(group=result.group), tables(result))
+
+
+def write_between(page: Path, begin: str, end: str, text: str) -> None:
+    """Writes a text in the place of whatever stands between two lines of a page."""
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise ValueError(f"{page} has no lines {begin} and {end}.")
-    page.write_text(f"{before}{begin}\n\n{tables(result)}\n\n{end}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 class Notes:
@@ -106,14 +111,15 @@ class Notes:
         return "\n".join(f"{number}. {text}" for number, text in enumerate(self._said, 1))
 
 
-def _head(result: Result) -> str:
-    machine = result.machine
+def head(run: Run, store: str, evidence: str) -> str:
+    """Of which code on which machine the figures are, and where all of them stand."""
+    machine = run.machine
     return (
-        f"Commit `{result.commit[:12]}`, {result.at[:10]}, medians of {result.rounds} rounds; {machine['cores']} cores "
+        f"Commit `{run.commit[:12]}`, {run.at[:10]}, medians of {run.rounds} rounds; {machine['cores']} cores "
         f"({machine['cpu']}), {machine['system']}, Python {machine['python']} with "
-        f"{STORE[result.group].format_map(machine)}, load average {machine['load']}. "
-        f"[Every figure of every round](evidence/race_{result.group}.json)."
-        + (" A quick run: the figures mean nothing." if result.quick else "")
+        f"{store.format_map(machine)}, load average {machine['load']}. "
+        f"[Every figure of every round](evidence/{evidence}.json)."
+        + (" A quick run: the figures mean nothing." if run.quick else "")
     )
 
 
@@ -125,7 +131,7 @@ def _figures(finishes: Sequence[Finish], columns: Columns, notes: Notes) -> str:
             outcome = "failed" if finish.ran else "not run"
             name += notes.of(f"{finish.entry.name}, {finish.version}, {outcome}: {_plain(finish.error)}")
         rows.append([name, *(_cell(finish, figure, show, notes) for figure, (_, show) in columns.items())])
-    return _markdown(rows, "---:")
+    return markdown(rows, "---:")
 
 
 def _cell(finish: Finish, figure: str, show: Callable[[float], str], notes: Notes) -> str:
@@ -150,7 +156,7 @@ def _bars(result: Result) -> str:
         measured = f"{line.measured:.2f} {line.bar.unit} ({min(values):.2f}–{max(values):.2f})"
         passed = {True: "reached", False: "**missed**", None: "not judged"}[line.passed]
         rows.append([line.bar.sentence, measured, line.bar.shown(), passed])
-    return _markdown(rows, "---")
+    return markdown(rows, "---")
 
 
 def _who(finishes: Sequence[Finish]) -> str:
@@ -168,14 +174,15 @@ def _who(finishes: Sequence[Finish]) -> str:
                 ", ".join(f"{jobs:,}" for jobs in finish.backlog),
             ]
         )
-    return _markdown(rows, "---")
+    return markdown(rows, "---")
 
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _markdown(rows: Sequence[Sequence[str]], align: str) -> str:
+def markdown(rows: Sequence[Sequence[str]], align: str) -> str:
+    """A table whose first row is its head and whose first column stands on the left."""
     head, *rest = rows
     line = ["---", *([align] * (len(head) - 1))]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, line, *rest])

@@ -28,10 +28,11 @@ async function timed(send, jobs, step, limitS) {
 
 const verbs = {
   async fill(seat, jobs) {
+    const cpu = cpuS();
     for (let start = 0; start < jobs; start += CHUNK) {
       await seat.sendMany(range(start, Math.min(start + CHUNK, jobs)));
     }
-    return { jobs };
+    return { cpu_s: cpuS() - cpu };
   },
 
   async sends(seat, many, ones, limitS) {

@@ -34,13 +34,14 @@ Answer = dict[str, Any]
 
 async def fill(seat: ModuleType, jobs: int) -> Answer:
     """Puts in so many jobs, by the fastest way there is."""
+    cpu = time.process_time()
     if hasattr(seat, "send_many"):
         for start in range(0, jobs, CHUNK):
             await _done(seat.send_many(range(start, min(start + CHUNK, jobs))))
     else:
         for number in range(jobs):
             await _done(seat.send(number))
-    return {"jobs": jobs}
+    return {"cpu_s": time.process_time() - cpu}
 
 
 async def sends(seat: ModuleType, many: int, ones: int, limit_s: float) -> Answer:
