@@ -21,7 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/.cache/pyright
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format soak bars race mutants site dist clean
+.PHONY: help venv demo test check format soak bars race anatomy mutants site dist clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -85,6 +85,9 @@ bars: $(STAMP) ## run the benchmarks of bench/bars.toml: measured, bar, pass
 
 race: $(STAMP) ## race the embedded queues, or with GROUP=redis those on a server, and write docs/benchmarks.md
 	@$(BIN)/python -m bench.race --group $(GROUP)
+
+anatomy: $(STAMP) ## measure where the microseconds of a job on a server go and write docs/benchmarks.md
+	@$(BIN)/python -m bench.anatomy
 
 mutants: $(STAMP) ## put each known bug back and show that the suite catches it
 	@$(BIN)/python -m tests.mutants

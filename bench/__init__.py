@@ -7,6 +7,7 @@ against), then a family of measurements each: of the engine `claims.py`, `insert
 its tasks are in `tasks.py` and `work.py`); `report.py` (table, evidence).
 
 `race/` is the other half: we and other queues, each in an environment of its own (`python -m bench.race`, `make race`).
+`anatomy/` takes a drain of that race apart: which step of a job costs what (`python -m bench.anatomy`, `make anatomy`).
 
 Nothing here is imported by the package, and no figure is taken from an earlier run: every ratio comes from one run.
 """

@@ -11,9 +11,21 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class Clock(NamedTuple):
+    """CPU time of a process; and in coarse ticks, how much of it was in its own code and in the kernel."""
+
+    cpu_s: float
+    user: int
+    system: int
+
+    def since(self, then: Clock) -> Clock:
+        """What has been added since then."""
+        return Clock(self.cpu_s - then.cpu_s, self.user - then.user, self.system - then.system)
 
 
 class Tree:
@@ -38,6 +50,11 @@ class Tree:
         return sum(
             clock_s(pid) + sum(int(ticks) for ticks in stat[13:15]) / TICKS for pid, stat in self._stats().items()
         )
+
+    def clocks(self) -> dict[int, Clock]:
+        """Those of each of its processes; the one that was started, which may have started the others, is first."""
+        stats = sorted(self._stats().items(), key=lambda found: found[0] != self._root.pid)
+        return {pid: Clock(clock_s(pid), int(stat[11]), int(stat[12])) for pid, stat in stats}
 
     def memory_mb(self) -> tuple[float, float]:
         """Resident memory of all its processes in millions of bytes: summed up, and with shared pages counted once."""
