@@ -163,10 +163,11 @@ def test_of_all_workers_one_sweeps_at_a_time_and_only_one_that_may_judge(harness
     old = harness.worker()
     harness.pass_time(60)
     new = harness.worker()
-    harness.send_many(3, expires_us=harness.now_us)
     rest_us = 10 * SECOND_US
-    # Who is new may call nobody dead: after it there is still something to do.
-    assert harness.sweep(limit=1, worker=new, rest_us=rest_us).expired == 1
+    harness.send(expires_us=harness.now_us)
+    assert harness.sweep(worker=new, rest_us=rest_us).expired == 1
+    # It is new, and may call nobody dead: after it there may be something to do.
+    harness.send_many(2, expires_us=harness.now_us)
     assert harness.sweep(limit=1, worker=old, rest_us=rest_us).expired == 1  # and leaves one over
     assert harness.sweep(worker=old, rest_us=rest_us).expired == 1
     harness.send(expires_us=harness.now_us)

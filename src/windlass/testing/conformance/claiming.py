@@ -202,8 +202,9 @@ class Claiming:
 
     # ── tickets and cards ───────────────────────────────────────────────────────────────────────────────
 
-    def test_a_repeated_ticket_gives_the_same_claims_and_no_others(self, harness: Harness) -> None:
-        harness.send_many(4)
+    @pytest.mark.parametrize("gate", [None, "g"], ids=["plain", "gate"])
+    def test_a_repeated_ticket_gives_the_same_claims_and_no_others(self, harness: Harness, gate: str | None) -> None:
+        harness.send_many(4, gate=gate)
         worker = harness.worker()
         first = harness.order(worker, 2)
         assert len(first.claims) == 2

@@ -203,6 +203,15 @@ class Settling:
         assert harness.finish(new) is Verdict.ALREADY
         assert harness.finish(newest) is Verdict.ACCEPTED
 
+    def test_a_success_under_the_fence_of_an_earlier_claim_is_stale(self, harness: Harness) -> None:
+        """Its job is like one that was never claimed before: nothing but the fence tells."""
+        old = claim = harness.running()
+        for _ in range(2):
+            harness.give_back(claim)
+            (claim,) = harness.claim(harness.hand(), queues=(old.queue,))
+        assert harness.finish(old) is Verdict.STALE
+        assert harness.state(old.id) is State.RUNNING
+
     def test_a_fence_that_never_was_is_stale(self, harness: Harness) -> None:
         claim = harness.running()
         for fence in (1, claim.fence - 1, claim.fence + 1):
