@@ -5,6 +5,7 @@ All of them run in `make mutants`. To repeat a draw: WINDLASS_SEED=<seed>.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 
@@ -15,8 +16,13 @@ from tests.mutants.runner import Baseline, apply_patch, copied_tree, try_mutant
 
 SEED = int(os.environ.get("WINDLASS_SEED", "20"))
 MUTANTS = all_mutants()
-QUICK = [mutant for mutant in MUTANTS if all("::" in test for test in mutant.tests)]
-"""Those whose tests are named one by one: they take a second or two."""
+QUICK_S = 15.0
+EVIDENCE = FOLDER.parents[1] / "docs" / "evidence" / "mutants.json"
+TOOK_S = {each["name"]: each["seconds"] for each in json.loads(EVIDENCE.read_text())["mutants"]}
+QUICK = [
+    mutant for mutant in MUTANTS if all("::" in test for test in mutant.tests) and TOOK_S.get(mutant.name, 0) <= QUICK_S
+]
+"""Those whose tests are named one by one, and do not wait for long for what the bug keeps from coming."""
 
 
 @pytest.mark.parametrize("mutant", random.Random(SEED).sample(QUICK, 3), ids=lambda mutant: mutant.name)
