@@ -92,7 +92,7 @@ MEANINGS = {
     "url": "the engine and where its store lies",
     "lease": "how long a worker may claim after its last renewal",
     "beat": "how often a worker renews; at most half of `lease`",
-    "sweep": "how often a worker sweeps",
+    "sweep": "how often a worker sweeps; on a server of several workers one, so up to twice as long may pass",
     "disk_floor_bytes": "below this much free disk new jobs are refused",
     "disk_reserve_bytes": "bytes set aside, given up when the disk is full so that running jobs can settle",
     "secret_names": "an argument or field whose name holds one of these words is shown as `***`",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from tests.servers.namespace import Namespace
 from windlass.core.ids import JobId, new_id
 from windlass.core.job import Edge, Outcome, State, Unique
-from windlass.engines.protocol import Change, Query, TallyQuery, Verdict
+from windlass.engines.protocol import Change, Claim, Query, Settlement, TallyQuery, Verdict
 from windlass.engines.redis import RedisEngine, read_address
 from windlass.testing.conformance import Harness
 
@@ -42,6 +43,50 @@ def test_a_ready_job_whose_record_is_damaged_is_set_aside(harness: Harness, valk
     assert not harness.engine.insert([harness.new(unique=Unique("u", "end"))])[0].duplicate_of
     assert harness.amend(Change.DELETE, broken).changed == (broken,)
     assert sum(count.n for count in harness.engine.tally(TallyQuery()).counts) == harness.count(Query())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(field, value) for field in range(1, 8) for value in (True, [1], 7 if field in (2, 3) else "text")],
+)
+def test_a_plain_job_with_one_bad_field_costs_no_other(
+    harness: Harness, valkey: Namespace, field: int, value: object
+) -> None:
+    """The script that finds it among others must see it before it has written anything."""
+    ids = harness.send_many(3, priority=1)
+    _spoil(valkey, ids[1], field, value)
+    claims = [claim for claim in harness.claim_all(harness.worker()) if claim.id != ids[1]]
+    assert [claim.id for claim in claims] == [ids[0], ids[2]]
+    assert harness.settle(*map(_success, claims)) == [Verdict.ACCEPTED] * 2
+
+
+@pytest.mark.parametrize("field", [2, 3, 4, 14])
+def test_a_running_plain_job_with_one_bad_field_costs_no_others_end(
+    harness: Harness, valkey: Namespace, field: int
+) -> None:
+    harness.send_many(3)
+    claims = harness.claim(harness.worker())
+    _spoil(valkey, claims[1].id, field, True)
+    assert harness.settle(*map(_success, claims)) == [Verdict.ACCEPTED, Verdict.STALE, Verdict.ACCEPTED]
+
+
+def _spoil(valkey: Namespace, job_id: JobId, field: int, value: object) -> None:
+    key = b"{%b}:j:%b" % (valkey.name.encode(), job_id)
+    with valkey.client() as client:
+        row = msgspec.msgpack.decode(client.get(key))
+        row[field - 1] = value
+        client.set(key, msgspec.msgpack.encode(row))
+
+
+def _success(claim: Claim) -> Settlement:
+    return Settlement(id=claim.id, fence=claim.fence, result=b"null", ran_us=1)
+
+
+def test_a_stream_that_is_gone_stops_nobody(harness: Harness, valkey: Namespace) -> None:
+    harness.send(queue="q")
+    with valkey.client() as client:
+        client.delete(b"{%b}:s:q||||0" % valkey.name.encode())
+    assert harness.claim(harness.worker()) == []
 
 
 def test_a_scheduled_job_whose_record_is_damaged_holds_nobody_up(harness: Harness, valkey: Namespace) -> None:

@@ -20,7 +20,7 @@ from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownP
 from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, Request, State, Unique
 from windlass.engines.findings import Level
-from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Settlement, Verdict
+from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Settlement, Sweep, Verdict
 from windlass.engines.redis import RedisEngine, read_address, search
 from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
@@ -174,6 +174,27 @@ def test_of_all_workers_one_sweeps_at_a_time_and_only_one_that_may_judge(harness
     assert harness.sweep(worker=new, rest_us=rest_us).expired == 0
     harness.pass_time(rest_us / SECOND_US)
     assert harness.sweep(worker=new, rest_us=rest_us).expired == 1
+
+
+def test_a_worker_that_keeps_fewer_successes_does_not_rest(harness: Harness) -> None:
+    worker = harness.worker()
+    harness.pass_time(60)
+    harness.send_many(3)
+    for claim in harness.claim(worker):
+        harness.finish(claim)
+    assert harness.sweep(worker=worker, rest_us=SECOND_US).purged == 0
+    thrifty = harness.another(msgspec.structs.replace(harness.limits, keep_succeeded_count=1))
+    assert thrifty.sweep(Sweep(worker=worker, rest_us=SECOND_US)).purged == 2
+
+
+def test_one_sweep_for_all_leaves_no_fact_over(harness: Harness, valkey: Namespace) -> None:
+    worker = harness.worker()
+    harness.pass_time(60)
+    for number in range(BATCH + 1):
+        harness.put(f"note/{number}", b"1", ttl_us=SECOND_US)
+    harness.pass_time(2)
+    harness.sweep(worker=worker, rest_us=SECOND_US)
+    assert b"{%b}:factx" % valkey.name.encode() not in valkey.keys()  # noqa: SIM118
 
 
 def test_listeners_of_dead_processes_and_news_of_empty_queues_are_forgotten(

@@ -250,7 +250,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: WorkerId | None = None  # who sweeps
     limit: int = BATCH  # how many records at most
-    rest_us: int = 0  # so long after a whole sweep by one who may take others' jobs, an engine may leave it at that
+    rest_us: int = 0  # it may be skipped so soon after one by whom others' jobs may be taken, that left nothing
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from windlass.engines.protocol import Death, Engine, Sweep
 from windlass.worker.service import Service, log
 
 ENOUGH = 0.9
-"""Of the pause between sweeps: so long after another worker's there is nothing to do, where the engine can tell."""
+"""Of the pause between sweeps: for so long after a whole one, by whichever worker, the engine may leave it at that."""
 
 
 class Janitor(Service):

@@ -5,7 +5,8 @@ runs from its first line at every call: a function that is defined for nothing c
 there are two kinds of files. Parts (lua/parts) are local functions and variables that stand at the beginning of each
 script that names them in its `-- with:` line. Modules (lua/modules) are functions in a table, `lanes.join`: those that
 a script names are defined at its beginning too; the others that it may come to are defined when it first uses one.
-What stands between `-- first:` and `-- then:` in a verb runs before any of them: it may find nothing to do.
+What stands between `-- first:` and `-- then:` in a verb runs before all of them but `base` and `telling`. It may be all
+that a call needs.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ def script(name: str) -> Script:
     named = found[1].split()
     at_once = [name for name in named if name in _MODULES]
     first, verb = "".join(_FIRST.findall(verb)), _FIRST.sub("", verb)
-    parts = [_read("parts", f"{part}.lua") for part in ("base", *named) if part not in _MODULES]
-    source = "\n".join([parts[0], first, *parts[1:]])
+    assert not _used(first), f"what {name}.lua does first cannot use what is defined later"
+    parts = {part: _read("parts", f"{part}.lua") for part in ("base", *named) if part not in _MODULES}
+    before = [parts.pop(part) for part in ("base", "telling") if part in parts]
+    source = "\n".join([*before, first, *parts.values()])
     rarely = sorted(_used(source + verb, *map(_module, at_once)) - set(at_once))
     declared = "\n".join(f"local {module} = {{}}" for module in at_once)
     if rarely:

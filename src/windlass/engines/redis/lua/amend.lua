@@ -1,5 +1,5 @@
 -- amend: changes jobs that may be changed; says of the others why not.
--- with: limits rows shelves finish spared writing doors ending chores
+-- with: telling limits rows shelves finish spared writing doors ending chores
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {change, states in which it may be made, reason}, ids…

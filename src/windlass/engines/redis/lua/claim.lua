@@ -1,14 +1,14 @@
 -- claim: takes ready jobs for a worker, in the order of rank, through the gates that are open.
--- with: limits rows shelves finish spared writing desks fences
+-- with: telling limits rows shelves finish spared writing desks fences
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {worker, ticket, limit, suspects, queues or false, tasks or false, free, total}
 -- returns how long to wait (-1: until somebody signals), the store's version, then id, record, request of each claim
 -- A job is claimed by one worker at a time, under a fence greater than all before. An empty claim leaves no trace.
 
--- first: plain jobs that were never claimed, where all that is ready stands in one plain stream: the row of such a job ends with
--- its priority. What is written is what the modules would write. Gives nothing, and has written nothing, where anything
--- else is to be seen to.
+-- first: plain jobs that were never claimed, where all that is ready stands in one plain stream: the row of such a job has
+-- nothing behind its priority. What is written is what the modules would write. Gives nothing, and has written nothing, where
+-- anything else is to be seen to, such as a rule of any gate.
 local worker, ticket, limit, suspects, queues, tasks, free, total = unpack(cmsgpack.unpack(ARGV[4]))
 
 -- The one queue with ready jobs, if all of them are plain.
@@ -35,6 +35,7 @@ local function claim_plain()
   local taken, wanted, counts = call('ZRANGE', P .. stream, 0, limit - 1), {}, {}
   for _, task in ipairs(tasks or {}) do wanted[task] = true end
   local rows, requests, running = {}, {}, {}
+  if #taken == 0 then return end
   for index = 1, #taken do
     rows[index], requests[index] = P .. 'j:' .. taken[index], P .. 'r:' .. taken[index]
   end
@@ -42,8 +43,9 @@ local function claim_plain()
   local answer, written = { due and due - now or -1, version }, {}
   for index = 1, #taken do
     local row = found[index] and unpacked(found[index])
-    if not row or #row < CREATED or #row > PRIORITY or row[STATE] ~= READY then return end
+    if not row or #row < CREATED or #row > PRIORITY or row[STATE] ~= READY or row[QUEUE] ~= queue then return end
     local task = row[TASK]
+    if type(task) ~= 'string' or type(row[RANK]) ~= 'number' then return end
     if not counts[task] then
       if tasks and not wanted[task] then return end
       if desk[D_ALL] ~= 1 and call('SISMEMBER', P .. 'tk:' .. worker, task) == 0 then return end

@@ -1,5 +1,5 @@
 -- insert: takes jobs in.
--- with: limits rows shelves finish writing doors intake
+-- with: telling limits rows shelves finish writing doors intake
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, whether parents were looked for already, then for each job: id, request, what it has behind it (or ''), its result
@@ -7,7 +7,7 @@
 -- Every job is in the store once, whatever is repeated; a parent that nobody knows refuses all of them.
 
 -- first: a plain job alone, as most senders bring it. They wait for this, and defining what other jobs need takes as long as
--- storing one. What is written is what the modules would write.
+-- storing one. What is written is what the modules would write, but that a record which cannot be read is left as it is.
 if #ARGV == 8 and ARGV[7] == '' then
   local id, request = ARGV[5], ARGV[6]
   local head = cmsgpack.unpack(sub(request, 9, 8 + struct.unpack('>I4', request)))
@@ -16,13 +16,12 @@ if #ARGV == 8 and ARGV[7] == '' then
     local stream = queue .. '||||0'
     order, version = math.max(order + 1, now), version + 1
     local rank = order - priority * cmsgpack.unpack(ARGV[3])[L_AGING]
-    if not call('SET', P .. 'j:' .. id, cmsgpack.pack({ READY, queue, task, rank, now, now, priority }), 'NX') then
-      return { id }
-    end
+    local row = { READY, queue, task, rank, now, now, priority ~= 0 and priority or nil }
+    if not call('SET', P .. 'j:' .. id, cmsgpack.pack(row), 'NX') then return { id } end
     call('SET', P .. 'r:' .. id, request)
     call('ZADD', P .. 's:' .. stream, rank, id)
     if call('ZADD', P .. 'h:' .. queue, 'LT', rank, stream) == 1 then call('SADD', P .. 'queues', queue) end
-    call('HINCRBY', P .. 'counts', queue .. '|' .. task .. '|' .. READY, 1)
+    add_to('counts', queue .. '|' .. task .. '|' .. READY, 1)
     call('HSET', P .. 'news', queue, version)
     call('HSET', KEYS[1], 'schema', ARGV[2], 'order', order, 'version', version)
     ring(queue)

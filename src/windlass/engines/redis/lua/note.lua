@@ -1,5 +1,5 @@
 -- note: appends to running jobs: log lines within their bound, the last progress, steps by key, the start of a suspect.
--- with: limits rows shelves finish writing settling extras
+-- with: telling limits rows shelves finish writing settling extras
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, then for each note: id, fence, kind, data, key, stream, when

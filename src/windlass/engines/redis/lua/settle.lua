@@ -1,5 +1,5 @@
 -- settle: writes the ends of claims, each with its follow-ups, and goes a step on with the chores.
--- with: limits rows shelves finish spared writing settling ending
+-- with: telling limits rows shelves finish spared writing settling ending
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, then for each settlement: id, {fence, ran, outcome, transition, keep, keep result, has
@@ -7,9 +7,9 @@
 -- returns for each settlement accepted, already or stale
 -- Only the claim that holds the current fence changes anything, and it does so once.
 
--- first: plain successes alone, as nearly all ends are: jobs in their first attempt, without a lane, a flow, a key, a limit or
--- anything else that makes a row longer. What is written is what the modules would write, in half the time. Gives nothing,
--- and has written nothing, where one of them is not plain.
+-- first: plain successes alone, as nearly all ends are: jobs in their first attempt, without a lane, a flow, a key or anything
+-- else that makes a row longer. What is written is what the modules would write. Gives nothing, and has written nothing,
+-- where one of them is not plain, or a rule or a chore is to be seen to.
 local function settle_plain()
   if call('EXISTS', P .. 'chores', P .. 'rules') > 0 then return end
   local limits, last = cmsgpack.unpack(ARGV[3]), (#ARGV - 3) / 4
@@ -28,7 +28,11 @@ local function settle_plain()
     if not row or #row ~= TICKET or row[STATE] ~= RUNNING or row[ATTEMPT] ~= 1 or row[FENCE] ~= settlement[S_FENCE] then
       return
     end
-    local worker, queue, shelf = row[WORKER], row[QUEUE], row[QUEUE] .. '|' .. row[TASK]
+    local worker, queue, task = row[WORKER], row[QUEUE], row[TASK]
+    if type(worker) ~= 'string' or type(queue) ~= 'string' or type(task) ~= 'string' or type(row[RANK]) ~= 'number' then
+      return
+    end
+    local shelf = queue .. '|' .. task
     local gone, ended = workers[worker] or {}, shelves[shelf] or {}
     workers[worker], shelves[shelf] = gone, ended
     gone[#gone + 1] = id

@@ -1,5 +1,5 @@
 -- signal: hints by hand: there is work on a queue, a job has ended, a worker or a listener has an order.
--- with: rows shelves finish
+-- with: telling rows shelves finish
 --
 -- KEYS    meta
 -- ARGV    now, schema, then for each: kind, queue or id

@@ -1,5 +1,5 @@
 -- sweep: what nobody asked for but everybody needs, in a bounded step that any worker may do.
--- with: limits rows shelves finish spared writing desks
+-- with: telling limits rows shelves finish spared writing desks
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…, rest}
@@ -7,11 +7,14 @@
 --         id, task and crashes of jobs called dead
 -- Workers are marked dead before their jobs are taken, so that none of them can renew.
 
--- first: all workers sweep, and one of them at a time is enough.
+-- first: all workers sweep, and one of them at a time is enough, unless more successes are kept than this one allows.
 local sweeper, limit, spans, rest = unpack(cmsgpack.unpack(ARGV[4]))
 if rest > 0 then
-  local swept = tonumber(call('HGET', KEYS[1], 'swept') or 0)
-  if swept <= now and now < swept + rest then return { 0, 0, 0, 0, 0, 0, 0, 0, {}, {} } end
+  local found, limits = call('HMGET', KEYS[1], 'swept', 'succeeded'), cmsgpack.unpack(ARGV[3])
+  local swept, succeeded = tonumber(found[1] or 0), tonumber(found[2] or 0)
+  if swept <= now and now < swept + rest and succeeded <= limits[L_SUCCESSES] then
+    return { 0, 0, 0, 0, 0, 0, 0, 0, {}, {} }
+  end
 end
 
 -- then:
@@ -150,7 +153,8 @@ left = left - purged
 
 -- ── facts and history ──
 
-for _, key in ipairs(call('ZRANGEBYSCORE', P .. 'factx', '-inf', now, 'LIMIT', 0, BATCH)) do facts.drop(key) end
+local past_facts = call('ZRANGEBYSCORE', P .. 'factx', '-inf', now, 'LIMIT', 0, BATCH)
+for _, key in ipairs(past_facts) do facts.drop(key) end
 for _, span in ipairs(spans) do
   local old = call('ZRANGEBYSCORE', P .. 'hist:' .. span[1], '-inf', '(' .. number(now - span[2]), 'LIMIT', 0, BATCH)
   for _, start in ipairs(old) do
@@ -173,7 +177,7 @@ for _, queue in ipairs(call('HRANDFIELD', P .. 'news', 10)) do
 end
 
 ending.call_children()
-local more = left <= 0 or call('EXISTS', P .. 'chores') == 1
+local more = left <= 0 or #past_facts == BATCH or call('EXISTS', P .. 'chores') == 1
 finish()
 if judges and not more then call('HSET', KEYS[1], 'swept', number(now)) end
 return { workers, lost, done, due, expired, #free, purged, more and 1 or 0, deaths, poisoned }

@@ -1,5 +1,5 @@
 -- write: small shared values, compared before they are set; some of them steer the store.
--- with: limits rows shelves finish writing facts
+-- with: telling limits rows shelves finish writing facts
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, then for each: key, '' or '=' and the value, expected version or '', ttl or '', rule of a gate or '',

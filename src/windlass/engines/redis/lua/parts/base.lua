@@ -29,27 +29,3 @@ local function unpacked(packed)
   local fine, value = pcall(cmsgpack.unpack, packed)
   return fine and type(value) == 'table' and value or nil
 end
-
--- Rings one idle worker of a queue that got a job. One whose process is gone hears nothing and is forgotten.
-local function ring(queue)
-  for _, room in ipairs({ queue, '*' }) do
-    local ear = call('SPOP', P .. 'idle:' .. room)
-    while ear do
-      if call('PUBLISH', P .. 'ear:' .. ear, 'work ' .. queue) > 0 then return end
-      ear = call('SPOP', P .. 'idle:' .. room)
-    end
-  end
-end
-
--- Tells those who wait for a job's end: few jobs are waited for, so it is asked for all of them at once.
-local function tell_ends(ended)
-  local found = #ended > 0 and call('PUBSUB', 'NUMSUB', unpack(ended)) or {}
-  for index = 2, #found, 2 do
-    if found[index] > 0 then call('PUBLISH', found[index - 1], '') end
-  end
-end
-
--- Counts in a hash that has no zeros.
-local function add_to(hash, name, n)
-  if n ~= 0 and call('HINCRBY', P .. hash, name, n) == 0 then call('HDEL', P .. hash, name) end
-end

@@ -36,7 +36,8 @@ local rows, ids, dirty = {}, {}, {}
 -- A record that cannot be read is none.
 local function adopt(id, packed)
   local row = packed and unpacked(packed)
-  if row and type(row[STATE]) == 'number' and type(row[QUEUE]) == 'string' and type(row[TASK]) == 'string' then
+  if row and type(row[STATE]) == 'number' and type(row[QUEUE]) == 'string' and type(row[TASK]) == 'string'
+    and type(row[RANK] or 0) == 'number' and type(row[WORKER] or '') == 'string' then
     setmetatable(row, MISSING)
     ids[row] = id
   else
