@@ -27,6 +27,7 @@ from windlass.worker.frames import (
     Overran,
     Reader,
     Recall,
+    Rung,
     Stop,
     ToRunner,
     Unfit,
@@ -78,6 +79,7 @@ FROM_RUNNER: list[FromRunner] = [
     Ends((SETTLEMENT, Settlement(id=JOB, fence=8)), (Note(id=JOB, fence=7, kind="log", data=b"\xff line"),)),
     Back(((JOB, 7), (WORKER, 8))),
     Overran((JOB, 7)),
+    Rung(),
 ]
 TO_RUNNER: list[ToRunner] = [
     Welcome("tasks.py", "auto", 4, 8, 1, True, "box", "debug", "json", "w.log"),

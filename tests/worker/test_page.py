@@ -57,7 +57,7 @@ def descriptor() -> Iterator[int]:
 
 
 def page_of(descriptor: int) -> Page:
-    return Page(map_page(descriptor, page_size(PLACES)))
+    return Page(memoryview(map_page(descriptor, page_size(PLACES))))
 
 
 def test_what_has_entered_is_seen_from_the_other_side(descriptor: int) -> None:

@@ -109,22 +109,33 @@ class Foreman(Service):
             pass  # it is full, and so rings already; or it is closed
 
     def rest(self, pause_s: float | None) -> None:
-        try:
-            found = self._selector.select(pause_s)
-        except OSError:
-            log.exception("The foreman cannot wait for its runners.")
-            found = []
-            time.sleep(FIRST_PAUSE_US / 1e6)
-        if found and all(key.data is not None and key.data.has_more for key, _ in found):
+        runners = self._roster.all()
+        found = self._wait(runners, pause_s)
+        heard = [key.data for key, _ in found if key.data is not None]
+        heard += [runner for runner in runners if runner.ring.has_news and runner not in heard]
+        is_called = any(key.data is None for key, _ in found)
+        if heard and not is_called and all(runner.has_more for runner in heard):
             time.sleep(GATHER_S)
         for key, events in found:
             if key.data is None:
                 self._silence()
-                continue
-            runner: RunnerProcess = key.data
-            if events & selectors.EVENT_WRITE:
-                runner.flush()
-            self._ready.append(runner)
+            elif events & selectors.EVENT_WRITE:
+                key.data.flush()
+        self._ready += heard
+
+    def _wait(self, runners: list[RunnerProcess], pause_s: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Sleeps until a socket has something; the runners are told, so that they ring when a ring has."""
+        for runner in runners:
+            runner.ring.sleeps(True)
+        try:
+            return self._selector.select(0 if any(runner.ring.has_news for runner in runners) else pause_s)
+        except OSError:
+            log.exception("The foreman cannot wait for its runners.")
+            time.sleep(FIRST_PAUSE_US / 1e6)
+            return []
+        finally:
+            for runner in runners:
+                runner.ring.sleeps(False)
 
     def _silence(self) -> None:
         try:

@@ -1,7 +1,8 @@
 """What a supervisor and its runners say to each other: a length, then msgpack, over a socketpair.
 
-A payload passes as bytes: the supervisor never opens it. Whatever a slot has ended is written before its next job
-starts, so that it survives the runner.
+A payload passes as bytes: the supervisor never opens it. Ends of attempts and the lines before them go by a ring of
+shared memory (ring.py) instead. Whatever a slot has ended is written before its next job starts, so that it survives
+the runner.
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ class Overran(Frame, frozen=True):
     """A task does not heed being stopped."""
 
     claim: Key
+
+
+class Rung(Frame, frozen=True):
+    """There is something in its ring."""
 
 
 # ── to the runner ───────────────────────────────────────────────────────────────────────────────────────
@@ -157,11 +162,13 @@ class Stop(Frame, frozen=True):
     """Nothing more comes: end."""
 
 
-FromRunner = Hello | Unfit | Ends | Back | Overran
+FromRunner = Hello | Unfit | Ends | Back | Overran | Rung
 ToRunner = Welcome | Work | CancelJob | Recall | Judge | Answers | News | Stop
 
 _encoder = msgspec.msgpack.Encoder()
-decode_from_runner: Callable[[memoryview], FromRunner] = msgspec.msgpack.Decoder(FromRunner).decode
+encode_alone: Callable[[Frame], bytes] = _encoder.encode
+"""The frame without its length, for what carries it whole."""
+decode_from_runner: Callable[[memoryview | bytes], FromRunner] = msgspec.msgpack.Decoder(FromRunner).decode
 decode_to_runner: Callable[[memoryview], ToRunner] = msgspec.msgpack.Decoder(ToRunner).decode
 
 

@@ -4,22 +4,23 @@
             by the runner: when it last looked around
     places  one for each slot: job, fence, when it started, when its timeout is over, when its grace is over too
 
-A slot writes its place before it calls the task, and clears it after its end was written to the socket. So when the
-runner is dead, whatever stands on the page and whose end is not in the socket was running. All times are of the
-monotonic clock, which is the same for all processes of a host.
+A slot writes its place before it calls the task, and clears it after its end was written to the ring that lies behind
+the page. So when the runner is dead, whatever stands on the page and whose end is not in the ring was running. All
+times are of the monotonic clock, which is the same for all processes of a host.
 """
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from windlass.core.ids import JobId
+from windlass.core.system import map_page
 from windlass.engines.protocol import Claim
 from windlass.worker.desk import Run
+from windlass.worker.ring import RING_SIZE, Ring
 
 _NUMBER = struct.Struct("<q")
 _PLACE = struct.Struct("<16sqqqq")
@@ -31,6 +32,17 @@ _CUT, _LOOKED, _EPOCH = 0, 8, 16
 def page_size(places: int) -> int:
     """How many bytes a page with so many places takes."""
     return _HEAD + places * _PLACE.size
+
+
+def shared_size(places: int) -> int:
+    """How many bytes a runner shares with its supervisor: a page, and behind it a ring."""
+    return page_size(places) + RING_SIZE
+
+
+def share(descriptor: int, places: int) -> tuple[Page, Ring]:
+    """What is shared, from either side."""
+    memory, size = memoryview(map_page(descriptor, shared_size(places))), page_size(places)
+    return Page(memory[:size]), Ring(memory[size:])
 
 
 class Mark(NamedTuple):
@@ -48,7 +60,7 @@ class Mark(NamedTuple):
 class Page:
     """One runner's page, from either side."""
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    def __init__(self, memory: memoryview) -> None:
         self._memory = memory
         places = (len(memory) - _HEAD) // _PLACE.size
         self._places = [_HEAD + number * _PLACE.size for number in range(places)]

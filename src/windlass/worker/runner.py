@@ -1,6 +1,6 @@
 """A runner: a process that runs tasks and nothing else. `python -m windlass.worker.runner SOCKET PAGE`.
 
-It has no claim on anything: its supervisor claims, settles and watches. What a slot has ended is written to the socket
+It has no claim on anything: its supervisor claims, settles and watches. What a slot has ended is written to the ring
 before the slot's next job starts. When the socket ends, the supervisor has died, and so does the runner, at once.
 """
 
@@ -28,7 +28,7 @@ from windlass.core.clock import SystemClock
 from windlass.core.errors import BadValue, OtherVersion, WindlassError
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.limits import Limits
-from windlass.core.system import die_with_parent, ending_signals, leave_unheeded, map_page, set_title
+from windlass.core.system import die_with_parent, ending_signals, leave_unheeded, set_title
 from windlass.engines import findings
 from windlass.engines.protocol import Claim, Note, Settlement
 from windlass.observe import logs
@@ -52,6 +52,7 @@ from windlass.worker.frames import (
     Overran,
     Reader,
     Recall,
+    Rung,
     Stop,
     ToRunner,
     Unfit,
@@ -59,11 +60,13 @@ from windlass.worker.frames import (
     Work,
     decode_to_runner,
     encode,
+    encode_alone,
 )
 from windlass.worker.in_process import InProcess, check_fit
 from windlass.worker.kind import Kind, as_kind
 from windlass.worker.notes import DROPPED, MOST_NOTES
-from windlass.worker.page import Page, page_size
+from windlass.worker.page import Page, share
+from windlass.worker.ring import Ring
 from windlass.worker.service import Bell, log
 from windlass.worker.staff import End
 
@@ -76,6 +79,7 @@ class Line:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
+        self.ring: Ring | None = None
         self._writing = threading.Lock()
         self._reader = Reader(decode_to_runner)
         self._came: deque[ToRunner] = deque()
@@ -87,6 +91,14 @@ class Line:
                 self.link.sendall(data)
         except OSError:
             _leave()
+
+    def put(self, ends: Ends) -> None:
+        """Sends what has ended, by the ring: one thread at a time."""
+        assert self.ring is not None
+        self.ring.put(encode_alone(ends), self._wake)
+
+    def _wake(self) -> None:
+        self.send(Rung())
 
     def next(self) -> ToRunner:
         """The next frame; where there is none any more, the supervisor has gone and so does this process."""
@@ -152,7 +164,7 @@ class Runner:
             msgspec.msgpack.decode(msgspec.msgpack.encode(end), type=Settlement)
         if self.keeps_ends:  # before it is sent: the answer may come at once
             self._unanswered[end.id, end.fence] = end
-        self._line.send(Ends((end,), notes))
+        self._line.put(Ends((end,), notes))
 
     def give_back(self, claims: Sequence[Claim]) -> None:
         if claims:
@@ -194,7 +206,7 @@ class Runner:
             with self._sending:
                 notes = self._take_notes()
                 if notes:
-                    self._line.send(Ends((), notes))
+                    self._line.put(Ends((), notes))
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
                 log.warning(DROPPED, dropped)
@@ -272,14 +284,15 @@ def main(link: int, page: int, parent: int, version: str) -> None:
         if welcome.scripts is not None:
             from windlass.worker.scripts.runner import run_scripts
 
-            run_scripts(line.link, Page(map_page(page, page_size(welcome.places))), welcome, welcome.scripts)
+            run_scripts(line.link, share(page, welcome.places)[0], welcome, welcome.scripts)
             return
         app = load(welcome.app)
         if not app.tasks:
             raise BadValue(f"The app in {welcome.app} has no tasks.", "Decorate a function there: @app.task")
         kind = as_kind(welcome.kind)
         check_fit(app, kind)
-        runner = Runner(line, Page(map_page(page, page_size(welcome.places))), app.limits)
+        places, line.ring = share(page, welcome.places)
+        runner = Runner(line, places, app.limits)
         os.close(page)
         staff = InProcess(app, kind, welcome.slots, runner, SystemClock(), others=welcome.others)
         staff.start()

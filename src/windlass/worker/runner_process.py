@@ -10,10 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from windlass import __version__
 from windlass.core.clock import Clock
 from windlass.core.ids import JobId
-from windlass.core.system import kill_group, map_page, shared_page, start_apart, wait_for_end
+from windlass.core.system import kill_group, shared_page, start_apart, wait_for_end
 from windlass.engines.protocol import Claim
 from windlass.worker.deaths import ending
 from windlass.worker.frames import (
@@ -29,7 +31,7 @@ from windlass.worker.frames import (
     decode_from_runner,
     encode,
 )
-from windlass.worker.page import Page, page_size
+from windlass.worker.page import share, shared_size
 from windlass.worker.room import Room
 from windlass.worker.service import log
 
@@ -113,9 +115,8 @@ class RunnerProcess:
     def _start(self, places: int) -> None:
         self.link, theirs = socket.socketpair()
         self.link.setblocking(False)
-        size = page_size(places)
-        memory = shared_page(size)
-        self.page = Page(map_page(memory, size))
+        memory = shared_page(shared_size(places))
+        self.page, self.ring = share(memory, places)
         numbers = (theirs.fileno(), memory, os.getpid())
         # -P: what lies in the working folder must not be taken for a module that we need ourselves.
         words = [sys.executable, "-P", "-m", "windlass.worker.runner", *map(str, numbers), __version__]
@@ -227,13 +228,24 @@ class RunnerProcess:
 
     def read(self) -> list[FromRunner]:
         """Frames that came."""
-        return self._whole(self._receive())
+        frames = self._whole(self._receive())
+        return frames + self._take() if self.ring.has_news else frames
 
     def read_to_the_end(self) -> list[FromRunner]:
         """Everything that it has written by now; of one that is dead, all that is left."""
         frames: list[FromRunner] = []
         while data := self._receive():
             frames += self._whole(data)
+        return frames + self._take()
+
+    def _take(self) -> list[FromRunner]:
+        frames: list[FromRunner] = []
+        try:
+            frames += map(decode_from_runner, self.ring.take())
+        except msgspec.DecodeError:
+            self.ring.is_broken = True
+        if self.ring.is_broken:
+            self._give_up()
         return frames
 
     def _receive(self) -> bytes:
@@ -249,11 +261,15 @@ class RunnerProcess:
 
     def _whole(self, data: bytes) -> list[FromRunner]:
         frames = self._reader.feed(data)
-        if self._reader.is_broken and not self._deaf:
+        if self._reader.is_broken:
+            self._give_up()
+        return frames
+
+    def _give_up(self) -> None:
+        if not self._deaf:
             log.error("%s writes what is no message: its memory is damaged.", self.name)
             self._deaf = True
             self.kill()
-        return frames
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -41,6 +41,7 @@ from windlass.worker.frames import (
     Key,
     News,
     Overran,
+    Rung,
     Scripts,
     Stop,
     Unfit,
@@ -206,6 +207,8 @@ class Runners:
                 self._greet(runner, frame)
             case Unfit():
                 self.foreman.complain(runner, frame)
+            case Rung():
+                pass  # what it was rung for has been read
 
     def take_from(self, runner: RunnerProcess, claims: Iterable[Key]) -> None:
         """It has not started these, and will not."""
