@@ -62,6 +62,33 @@ def test_what_is_longer_than_the_ring_goes_through_it_while_it_is_read() -> None
     assert taken == [data]
 
 
+def test_a_runner_that_finds_the_ring_full_waits_and_rings() -> None:
+    runner, supervisor, _ = both()
+    messages = [bytes([number]) * (SIZE // 4 - 8) for number in range(12)]
+    rung = threading.Semaphore(0)
+
+    def ring() -> None:
+        rung.release()
+        supervisor.sleeps(True)
+
+    def write() -> None:
+        for message in messages:
+            runner.put(message, ring)
+
+    supervisor.sleeps(True)
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    for _ in range(20):  # four for what fits, the others while it waits
+        assert rung.acquire(timeout=30)
+    assert supervisor.take() == messages[:4]
+    taken = messages[:4]
+    while len(taken) < len(messages):
+        assert rung.acquire(timeout=30)
+        taken += supervisor.take()
+    writer.join(30)
+    assert taken == messages
+
+
 def test_a_supervisor_is_rung_for_once_and_only_while_it_sleeps() -> None:
     runner, supervisor, _ = both()
     rung: list[bool] = []
