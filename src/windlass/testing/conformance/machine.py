@@ -17,6 +17,7 @@ TestMine = machine_for(lambda limits: MyEngine(limits=limits), name="TestMine")
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
@@ -369,6 +370,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.keys: set[str] = set()
         self.picture: Picture | None = None
         self.sound = False
+        self.tied = False
+        """Whether two of a lane came due at one instant, as after the clock was set back: who joins first is open."""
 
     @initialize(wishes=st.lists(_WISHES, min_size=2, max_size=8))
     def begin(self, wishes: list[Wish]) -> None:
@@ -430,6 +433,7 @@ class EngineMachine(RuleBasedStateMachine):
                 answers.append(answer)
                 shown.append(answer if fixed is None else fixed(answer))
         if any(other != shown[0] for other in shown[1:]):
+            self._unless_tied()
             raise Broken(f"the engine answered {shown[0]}, its model {shown[1]}")
         return answers[0]
 
@@ -446,7 +450,11 @@ class EngineMachine(RuleBasedStateMachine):
             except Broken:
                 if claimed:
                     self._unless_late()
+                if swept:
+                    self._unless_late_together()
+                self._unless_tied()
                 raise
+        self.tied = self.tied or _has_ties(first)
         self._all(lambda engine: engine.read(sorted(self.keys)), _facts)
         self.history.look(first)
         self.picture = first
@@ -702,10 +710,38 @@ class EngineMachine(RuleBasedStateMachine):
 
     def _unless_late(self) -> None:
         """How far ahead a claim looks for what has expired, and so sets others free, is the engine's own."""
-        for job_id, record in self.history.last.items():
-            expires_us = self.history.sent[job_id].expires_us
-            if expires_us is not None and expires_us <= self.now_us and record.state in LIVE:
-                reject()
+        self._unless_tied()
+        if self._late():
+            reject()
+
+    def _unless_tied(self) -> None:
+        if self.tied:
+            reject()
+
+    def _unless_late_together(self) -> None:
+        """Of two that have expired, which ends first is the engine's own; the other may end because of it instead."""
+        late, sent = self._late(), self.history.sent
+        lanes = Counter(sent[job_id].lane for job_id in late if sent[job_id].lane is not None)
+        if any(late & self._ancestors(job_id) for job_id in late) or any(count > 1 for count in lanes.values()):
+            reject()
+
+    def _late(self) -> set[JobId]:
+        """What was live when it was last looked at, and has expired."""
+        live = {job_id for job_id, record in self.history.last.items() if record.state in LIVE}
+        expiries = {job_id: self.history.sent[job_id].expires_us for job_id in live}
+        return {
+            job_id for job_id, expires_us in expiries.items() if expires_us is not None and expires_us <= self.now_us
+        }
+
+    def _ancestors(self, job_id: JobId) -> set[JobId]:
+        found: set[JobId] = set()
+        left = [job_id]
+        while left:
+            request = self.history.sent.get(left.pop())
+            parents = {edge.parent for edge in request.parents} if request is not None else set[JobId]()
+            left += parents - found
+            found |= parents
+        return found
 
     # ── writes in the name of a claim ───────────────────────────────────────────────────────────────────
 
@@ -1046,6 +1082,14 @@ def _compare(engine: Picture, model: Picture) -> None:
             raise Broken(f"the engine shows\n  {one}\nits model\n  {other}")
     if (engine.counts, engine.cards) != (model.counts, model.cards):
         raise Broken(f"the engine counts {engine.counts}, {engine.cards}; its model {model.counts}, {model.cards}")
+
+
+def _has_ties(picture: Picture) -> bool:
+    """Whether two of a lane come due at the same instant."""
+    waiting = [
+        (request.lane, record.due_us) for _, request, record in picture.records() if record.state is State.SCHEDULED
+    ]
+    return any(count > 1 for (lane, _), count in Counter(waiting).items() if lane is not None)
 
 
 def _alike(one: Job | None, other: Job | None) -> bool:
