@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +19,7 @@ from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownP
 from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, Request, State, Unique
 from windlass.engines.findings import Level
-from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Settlement, Sweep, Verdict
+from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Sweep, Verdict
 from windlass.engines.redis import RedisEngine, read_address, search
 from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
@@ -86,77 +85,6 @@ def test_a_job_that_comes_due_wakes_who_has_missed_the_news_of_it(harness: Harne
     assert [hint.kind for hint in hints] == ["work"]
     assert harness.engine.listen(Interest(worker=worker, queues=()), 0) == []
     assert len(harness.claim(worker)) == 1
-
-
-@pytest.mark.parametrize("priority", [0, 5, 9])
-def test_a_job_that_comes_alone_is_stored_as_among_others(harness: Harness, valkey: Namespace, priority: int) -> None:
-    """It takes a shorter way through the script."""
-    others = [harness.new(priority=priority) for _ in range(2)]
-    harness.engine.insert(others)
-    before = _stored(valkey)
-    (alone,) = harness.engine.insert([harness.new(priority=priority)])
-    after = _stored(valkey)
-    assert harness.record(alone.id) == msgspec.structs.replace(
-        harness.record(others[0].id), rank=harness.record(others[1].id).rank + 1
-    )
-    assert alone.duplicate_of is None
-    for key in before.keys() | after.keys():
-        count = 1 if key in (b"j:", b"r:") or key.startswith(b"s:") else 0
-        assert after[key] == before[key] + count, key
-
-
-def test_plain_successes_are_stored_as_among_other_ends(harness: Harness, valkey: Namespace) -> None:
-    """Where there is nothing else to be seen to, such as a limit, they take a shorter way through the script."""
-    harness.send_many(6)
-    first, *claims = harness.claim(harness.worker(), 6)
-    harness.finish(first)  # so that every shelf is there
-    changed: list[Counter[bytes]] = []
-    for pair in (claims[:2], claims[2:4]):
-        before = _stored(valkey)
-        ends = [Settlement(id=claim.id, fence=claim.fence, result=b"null", ran_us=1_000) for claim in pair]
-        assert harness.settle(*ends) == [Verdict.ACCEPTED] * 2
-        after = _stored(valkey)
-        changed.append(Counter({key: after[key] - before[key] for key in before | after if after[key] != before[key]}))
-        harness.set_gate("queue/another", limit=1)
-    assert changed[0] == changed[1]
-    short, long = (harness.record(claim.id) for claim in claims[1:3])
-    assert msgspec.structs.replace(short, rank=long.rank) == long
-
-
-def test_plain_jobs_are_claimed_as_among_others(harness: Harness, valkey: Namespace) -> None:
-    """Where all that is ready is plain and was never claimed, they take a shorter way through the script."""
-    harness.send_many(6)
-    worker = harness.worker()
-    claimed = harness.claim(worker, 1)
-    changed: list[Counter[bytes]] = []
-    for _ in range(2):
-        before = _stored(valkey)
-        claimed += harness.claim(worker, 2)
-        after = _stored(valkey)
-        changed.append(Counter({key: after[key] - before[key] for key in before | after if after[key] != before[key]}))
-        harness.set_gate("queue/another", limit=1)
-    assert changed[0] == changed[1]
-    short, long = (harness.record(claim.id) for claim in claimed[2:4])
-    assert msgspec.structs.replace(short, rank=long.rank) == long
-    same = {"id": claimed[3].id}
-    assert msgspec.structs.replace(claimed[2], **same) == claimed[3]
-    harness.put("queue/another", None)
-    claimed += harness.claim(worker)  # the last one: its queue is empty then
-    assert len({claim.id for claim in claimed}) == 6
-    assert not {key for key in _stored(valkey) if key.startswith((b"s:", b"h:")) or key in (b"queues", b"news")}
-
-
-def _stored(namespace: Namespace) -> Counter[bytes]:
-    """How many entries there are under each key; the keys of jobs as one."""
-    found: Counter[bytes] = Counter()
-    prefix = b"{%b}:" % namespace.name.encode()
-    with namespace.client() as client:
-        for key in client.scan_iter(b"%b*" % prefix):
-            name = key.removeprefix(prefix)
-            kind = client.type(key)
-            sizes = {b"hash": client.hlen, b"zset": client.zcard, b"set": client.scard}
-            found[name[:2] if kind == b"string" else name] += sizes[kind](key) if kind in sizes else 1
-    return found
 
 
 def test_of_all_workers_one_sweeps_at_a_time_and_only_one_that_may_judge(harness: Harness) -> None:
