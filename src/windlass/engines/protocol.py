@@ -117,7 +117,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return self.tasks & known
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job to run, with the fence that every write in its name must carry."""
 
     id: JobId  # of the job
@@ -147,7 +147,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 # ── settle ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of one claim. `outcome=None` gives it back unstarted.
 
     `ran_us` is how long it ran: the store subtracts it from its own clock. `keep_us` and `keep_result_us`

@@ -106,8 +106,8 @@ class Dispatcher:
                     self._big = True
                     self._reserve(able, claim, now_us)
                 else:
-                    chosen = max(able, key=lambda runner: runner.room_for(claim).left)
-                    chosen.take_in([claim], now_us)
+                    chosen = able[0] if len(able) == 1 else max(able, key=lambda runner: runner.room_for(claim).left)
+                    chosen.take_in(claim, now_us)
                     lots.setdefault(chosen.number, (chosen, []))[1].append(claim)
             for runner, lot in lots.values():
                 self._give(runner, tuple(lot))
@@ -130,13 +130,14 @@ class Dispatcher:
         seen = footprint(runner.pid)
         runner.base_rss = 0 if seen is None else seen.rss
         runner.alone_sent = True
-        runner.take_in([claim], now_us)
+        runner.take_in(claim, now_us)
         self._give(runner, (claim,))
 
     def _give(self, runner: RunnerProcess, claims: tuple[Claim, ...]) -> None:
         runner.send(Work(self._office().worker(), runner.epoch, claims))
-        for claim in claims:
-            if claim.id in self._office().desk.cancelled:  # somebody asked while it waited here
+        cancelled = self._office().desk.cancelled
+        for claim in claims if cancelled else ():
+            if claim.id in cancelled:  # somebody asked while it waited here
                 runner.send(CancelJob(claim.id))
 
     def give_up_reserving(self, runner: RunnerProcess, now_us: int) -> None:
@@ -170,7 +171,7 @@ class Dispatcher:
 
 def _is_big(claim: Claim) -> bool:
     """Whether it gets a runner to itself; a script is a process of its own."""
-    return memory_of(claim) is not None and claim.task != SCRIPT
+    return bool(claim.needs) and memory_of(claim) is not None and claim.task != SCRIPT
 
 
 def _names(hellos: Iterable[Hello | None]) -> dict[bool, frozenset[str]]:

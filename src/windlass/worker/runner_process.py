@@ -173,19 +173,21 @@ class RunnerProcess:
         assert hello is not None
         return self.rooms[hello.tasks.get(claim.task, False) if len(self.rooms) > 1 else next(iter(self.rooms))]
 
-    def take_in(self, claims: list[Claim], now_us: int) -> None:
-        """These are on their way to it."""
+    def take_in(self, claim: Claim, now_us: int) -> None:
+        """It is on its way there."""
         if not self.claims:
             self.heard_us = now_us
-        for claim in claims:
-            self.claims[claim.id, claim.fence] = claim
-            self.room_for(claim).enter((claim,))
+        self.claims[claim.id, claim.fence] = claim
+        self.room_for(claim).enter((claim,))
 
-    def let_go(self, key: Key) -> Claim | None:
-        """It does not have the claim any more."""
+    def let_go(self, key: Key, ran_us: int | None = None) -> Claim | None:
+        """It does not have the claim any more; `ran_us`: how long it took, if it has run."""
         claim = self.claims.pop(key, None)
         if claim is not None:
-            self.room_for(claim).leave(claim)
+            room = self.room_for(claim)
+            room.leave(claim)
+            if ran_us is not None:
+                room.timed(ran_us)
             self.stuck.discard(claim.id)
             self.late.discard(key)
             if self.alone is claim:

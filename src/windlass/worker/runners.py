@@ -226,13 +226,11 @@ class Runners:
         with self.roster.lock:
             for end in frame.ends:
                 key = (end.id, end.fence)
-                claim = runner.let_go(key)
+                claim = runner.let_go(key, end.ran_us if end.outcome is not None else None)
                 if claim is None:
                     claim = self.estate.judging.answered(runner, key)
                 elif end.outcome is not None:
                     runner.ended += 1
-                    if end.ran_us is not None:
-                        runner.room_for(claim).timed(end.ran_us)
                 if claim is not None:
                     ends.append((end, claim))
         if ends and runner.hello is not None and runner.hello.verdicts:

@@ -16,7 +16,7 @@ from windlass.core.errors import StoreError
 from windlass.core.events import Bus, Settled
 from windlass.core.ids import WorkerId, show_id
 from windlass.core.limits import Limits
-from windlass.engines.protocol import BATCH, Delta, Engine, Note, Settlement, Verdict
+from windlass.engines.protocol import BATCH, Claim, Delta, Engine, Note, Settlement, Verdict
 from windlass.worker.desk import Desk
 from windlass.worker.executor import UNSTORABLE, unstorable
 from windlass.worker.failure import failure_of
@@ -113,8 +113,7 @@ class Settler(Service):
         if self._going:
             verdicts = self._settle(self._going)
             ends, self._going = self._going, []
-            for settlement, verdict in zip(ends, verdicts, strict=True):
-                self._settled(settlement, verdict)
+            self._settled(ends, verdicts)
             self.on_settled()
 
     def _write_notes(self, count: int) -> None:
@@ -161,34 +160,42 @@ class Settler(Service):
             return [Verdict.STALE]
         return self._settle([unstorable(claim, failure_of(error, self._limits, claim.task))])
 
-    def _settled(self, settlement: Settlement, verdict: Verdict) -> None:
-        claim = self._desk.open.get(settlement.id)
-        if claim is not None and claim.fence == settlement.fence:
-            self._desk.let_go(claim.id)
-            if settlement.outcome is not None:
-                name = settlement.outcome.value if verdict is not Verdict.STALE else "stale"
-                self.count(claim.queue, claim.task, name)
-            if self._bus.wanted(Settled):
-                self._bus.publish(
-                    Settled(
-                        at_us=self._clock.now_us(),
-                        job=claim.id,
-                        task=claim.task,
-                        worker=self._worker(),
-                        fence=claim.fence,
-                        attempt=claim.attempt,
-                        outcome="given_back" if settlement.outcome is None else settlement.outcome.value,
-                        state=settlement.transition.to.value,
-                        answer=verdict.value,
-                        ran_us=settlement.ran_us or 0,
-                    )
+    def _settled(self, ends: Sequence[Settlement], verdicts: Sequence[Verdict]) -> None:
+        is_wanted = self._bus.wanted(Settled)
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for settlement, verdict in zip(ends, verdicts, strict=True):
+            claim = self._desk.open.get(settlement.id)
+            if claim is not None and claim.fence == settlement.fence:
+                self._desk.let_go(claim.id)
+                if settlement.outcome is not None:
+                    name = settlement.outcome.value if verdict is not Verdict.STALE else "stale"
+                    counts[claim.queue, claim.task, name] += 1
+                if is_wanted:
+                    self._publish(claim, settlement, verdict)
+            if verdict is Verdict.STALE:
+                log.warning(
+                    "Job %s was not ours any more (another worker has it, or it was removed); its end is dropped.",
+                    show_id(settlement.id),
                 )
-        if verdict is Verdict.STALE:
-            log.warning(
-                "Job %s was not ours any more (another worker has it, or it was removed); its end is dropped.",
-                show_id(settlement.id),
+            self.on_answer(settlement, verdict)
+        with self._counting:
+            self._counts.update(counts)
+
+    def _publish(self, claim: Claim, settlement: Settlement, verdict: Verdict) -> None:
+        self._bus.publish(
+            Settled(
+                at_us=self._clock.now_us(),
+                job=claim.id,
+                task=claim.task,
+                worker=self._worker(),
+                fence=claim.fence,
+                attempt=claim.attempt,
+                outcome="given_back" if settlement.outcome is None else settlement.outcome.value,
+                state=settlement.transition.to.value,
+                answer=verdict.value,
+                ran_us=settlement.ran_us or 0,
             )
-        self.on_answer(settlement, verdict)
+        )
 
     def take_counts(self) -> tuple[Delta, ...]:
         """What was counted since the last time, for the history."""

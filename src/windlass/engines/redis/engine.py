@@ -106,6 +106,7 @@ MOST_SWEPT: Final = 10_000
 """The most one sweep touches, whatever is asked for."""
 
 _pack = msgspec.msgpack.Encoder().encode
+_VERDICTS = {verdict.value.encode(): verdict for verdict in Verdict}
 
 
 class RedisEngine:
@@ -295,7 +296,7 @@ class RedisEngine:
         verdicts: list[Verdict] = []
         for some in chunks(settlements, lambda settlement: 1 + sum(map(weight, settlement.follow_ups))):
             args = [part for settlement in some for part in pack_settlement(settlement)]
-            verdicts += [Verdict(said.decode()) for said in self._run("settle", [self._packed_limits, *args])]
+            verdicts += [_VERDICTS[said] for said in self._run("settle", [self._packed_limits, *args])]
         return verdicts
 
     def renew(self, beat: Beat, /) -> Orders:
@@ -322,7 +323,7 @@ class RedisEngine:
             args: list[bytes | str | int] = [self._packed_limits]
             for entry in some:
                 args += [entry.id, str(entry.fence), entry.kind, entry.data, entry.key, entry.stream, entry.at_us]
-            verdicts += [Verdict(said.decode()) for said in self._run("note", args, repeat=False)]
+            verdicts += [_VERDICTS[said] for said in self._run("note", args, repeat=False)]
         return verdicts
 
     def sweep(self, sweep_: Sweep, /) -> Swept:

@@ -93,7 +93,7 @@ def read_claim(job_id: JobId, record: bytes, request: bytes | None) -> Claim | N
         priority=row.priority,
         due_us=row.due_us,
         lane=row.lane or None,
-        flow=bytes.fromhex(row.flow) or None,
+        flow=bytes.fromhex(row.flow) if row.flow else None,
         needs=read_needs(row.needs) if row.needs else (),
     )
 
