@@ -252,7 +252,7 @@ def test_sends_are_compared_with_the_floor_and_with_the_best_peer_of_each_round(
 
 def result_of(group: str, *finishes: Finish) -> Result:
     facts = dict.fromkeys(("cpu", "system", "python", "sqlite", "python_sqlite", "load"), "1")
-    server = {"valkey": "9", "round_trip": "0.1 ms", "far_round_trip": "1.1 ms"}
+    server = {"valkey": "9", "allocator": "jemalloc", "round_trip": "0.1 ms", "far_round_trip": "1.1 ms"}
     return Result(
         group=group, commit="c0ffee", dirty=False, quick=False, rounds=3, at="2026-11-16", duration_s=1.0,
         machine={"cores": 2} | facts | server, finishes=list(finishes), bars=[],

@@ -21,6 +21,7 @@ import redis
 
 from bench.race.entries import Product
 from bench.race.ground import Fill
+from bench.race.jemalloc import with_jemalloc
 from bench.race.tree import Tree, clock_s
 from bench.report import ROOT
 from tests.servers import binaries
@@ -28,7 +29,8 @@ from tests.servers.ports import free_port
 from tests.servers.redis_server import RedisServer
 from tests.soak.waiting import wait_for
 
-CONFIG = ("auto-aof-rewrite-percentage 0",)
+# Emptied before the next contestant begins: a server of today frees what was there while others are measured.
+CONFIG = ("auto-aof-rewrite-percentage 0", "lazyfree-lazy-user-flush no")
 PINGS = 200
 
 
@@ -65,7 +67,10 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._server = RedisServer(binaries.valkey(), folder / "server", appendonly="everysec", config=CONFIG)
+        plain = binaries.valkey()
+        quick = with_jemalloc(plain, ROOT / ".cache" / "jemalloc")
+        self._allocator = "the C library's malloc" if quick is None else "jemalloc"
+        self._server = RedisServer(quick or plain, folder / "server", appendonly="everysec", config=CONFIG)
         self._far_port = free_port()
         self._stack = ExitStack()
 
@@ -89,6 +94,7 @@ class Server:
             version = client.info("server")["valkey_version"]
         return {
             "valkey": version,
+            "allocator": self._allocator,
             "round_trip": f"{self._round_trip_ms(None):.2f} ms",
             "far_round_trip": f"{self._round_trip_ms(self._far_port):.2f} ms",
         }

@@ -64,7 +64,7 @@ ALSO: dict[str, Columns] = {
 """The figures of those entries that are asked for more."""
 STORE = {
     "embedded": "SQLite {python_sqlite} (apsw: {sqlite})",
-    "redis": "Valkey {valkey} (append-only file, synced every second; a round trip takes {round_trip}, "
+    "redis": "Valkey {valkey} ({allocator}; append-only file, synced every second; a round trip takes {round_trip}, "
     "the long way {far_round_trip})",
 }
 
