@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from windlass.core.ids import new_id
 from windlass.core.job import Edge, Job, Request, State, Unique
 from windlass.engines.findings import Level
 from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Sweep, Verdict
-from windlass.engines.redis import RedisEngine, read_address, search
+from windlass.engines.redis import RedisEngine, glance, read_address, search
 from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
 from windlass.testing.conformance import Harness
@@ -102,6 +103,30 @@ def test_of_all_workers_one_sweeps_at_a_time_and_only_one_that_may_judge(harness
     assert harness.sweep(worker=new, rest_us=rest_us).expired == 0
     harness.pass_time(rest_us / SECOND_US)
     assert harness.sweep(worker=new, rest_us=rest_us).expired == 1
+
+
+def test_who_sees_that_another_one_sweeps_does_not_ask_for_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glance, "FRESH_S", 0)
+    worker, other = harness.worker(), harness.another(harness.limits)
+    harness.pass_time(60)
+    other.sweep(Sweep(worker=worker, rest_us=1))
+    harness.pass_time(1)
+    harness.sweep(worker=worker, rest_us=1)
+    harness.send(expires_us=harness.now_us)
+    harness.pass_time(1)
+    assert other.sweep(Sweep(worker=worker, rest_us=1)).expired == 0
+    assert other.sweep(Sweep(worker=worker, rest_us=1)).expired == 1  # nobody has swept since
+
+
+def test_one_question_about_the_head_serves_all_for_a_while(harness: Harness, valkey: Namespace) -> None:
+    with closing(Link(read_address(valkey.url))) as link:
+        seen = glance.Glance(link)
+        before = seen.look()
+        harness.send()
+        assert seen.look() == before
+        assert glance.Glance(link).look().version > before.version
 
 
 def test_a_worker_that_keeps_fewer_successes_does_not_rest(harness: Harness) -> None:

@@ -250,7 +250,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: WorkerId | None = None  # who sweeps
     limit: int = BATCH  # how many records at most
-    rest_us: int = 0  # it may be skipped so soon after one by whom others' jobs may be taken, that left nothing
+    rest_us: int = 0  # it may be skipped if about so long ago one that could take others' jobs left nothing
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,6 +71,7 @@ from windlass.engines.redis import keymap, search
 from windlass.engines.redis.address import Address
 from windlass.engines.redis.commands import commands
 from windlass.engines.redis.examine import admit, examine, look
+from windlass.engines.redis.glance import Glance
 from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.listen import Listeners
@@ -126,6 +127,9 @@ class RedisEngine:
         """Whether the server is another one than the one that was examined, or was restarted since."""
         self._id: bytes | None = None
         self._looked: dict[WorkerId, int] = {}
+        self._glance: Glance | None = None
+        self._judged_us: int | None = None
+        """When a worker that may judge last swept, as far as this one knows."""
 
     # ── open and close ──────────────────────────────────────────────────────────────────────────────────
 
@@ -145,7 +149,8 @@ class RedisEngine:
             notices.append(f"The server's clock is {int(ahead_us) // 1_000_000} s behind the store's own count.")
             log.warning("%s", notices[-1])
         link.on_new_server(self._meet)
-        self._listeners = Listeners(link, self._run)
+        self._glance = Glance(link)
+        self._listeners = Listeners(link, self._run, self._glance)
         self._link = link
         return Opened(schema=int(schema), notices=tuple(notices))
 
@@ -328,6 +333,8 @@ class RedisEngine:
 
     def sweep(self, sweep_: Sweep, /) -> Swept:
         self._opened()
+        if sweep_.rest_us and self._is_swept():
+            return Swept()
         left = min(sweep_.limit, MOST_SWEPT)
         swept = Swept()
         while True:
@@ -337,10 +344,19 @@ class RedisEngine:
             if left <= 0 or not step.more:
                 return swept
 
+    def _is_swept(self) -> bool:
+        """Whether another worker, one that may judge, has swept since this one last asked; else the script says."""
+        assert self._glance is not None
+        head, before_us = self._glance.look(), self._judged_us
+        self._judged_us = max(head.judged_us, before_us or 0)
+        is_new = before_us is not None and head.judged_us > before_us
+        return is_new and head.succeeded <= self._limits.keep_succeeded_count
+
     def _sweep(self, sweep_: Sweep, limit: int) -> Swept:
         kept = [(span, HISTORY_KEPT[span] * size_us) for span, size_us in SPANS_US.items()]
         asked = _pack(("" if sweep_.worker is None else sweep_.worker.hex(), limit, kept, sweep_.rest_us))
-        *counts, more, deaths, poisoned = self._run("sweep", [self._packed_limits, asked])
+        *counts, more, deaths, poisoned, judged = self._run("sweep", [self._packed_limits, asked])
+        self._judged_us = int(judged)
         return Swept(
             **dict(zip(("workers", "lost", "chores", "due", "expired", "keys", "purged"), counts, strict=True)),
             more=bool(more),

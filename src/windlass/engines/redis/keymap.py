@@ -41,7 +41,7 @@ KEYS: Final = (
     Key(
         "meta",
         "hash",
-        "`schema`, the store's `id`, its count (`order`), its `version`, how many succeeded, its last whole sweep",
+        "`schema`, the store's `id`, its count (`order`), its `version`, how many succeeded, its last whole sweeps",
         FOR_GOOD,
     ),
     # ── a job

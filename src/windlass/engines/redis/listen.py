@@ -3,7 +3,7 @@
 Each listening thread has an ear, a connection that hears channels: its own (on which scripts ring an idle worker),
 those of the jobs whose ends it waits for, those of the worker and the bell it listens for. It first listens, then looks
 at the store, where it becomes idle in the same step. Once a second, as a net, it looks again, at the store's version
-first: as long as that is the one of its last claim, no work has come.
+first (glance.py): as long as that is the one of its last claim, no work has come.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from windlass.core.errors import StoreClosed, StoreUnavailable
 from windlass.core.ids import new_id
 from windlass.engines.protocol import Hint, Interest
 from windlass.engines.redis.ear import Ear
+from windlass.engines.redis.glance import Glance
 from windlass.engines.redis.link import Link
 
 NET_S: Final = 1.0
@@ -42,9 +43,10 @@ class Post:
 class Listeners:
     """The ears of one engine."""
 
-    def __init__(self, link: Link, run: Run) -> None:
+    def __init__(self, link: Link, run: Run, glance: Glance) -> None:
         self._link = link
         self._run = run
+        self._glance = glance
         self._prefix = link.address.prefix
         self._lock = threading.Lock()
         self._spare: list[Post] = []
@@ -103,7 +105,7 @@ class Listeners:
         """Whether a look would find nothing: who waits for work alone sees by the store's version that none came."""
         if interest.ends or interest.queues == () or interest.worker is None or looked < 0:
             return False
-        return int(self._link.ask(b"HGET", self._link.address.meta_key, b"version") or 0) == looked
+        return self._glance.look().version == looked
 
     def _look(self, post: Post, interest: Interest, rooms: tuple[str, ...], looked: int) -> list[Hint]:
         """What happened before; where nothing did, the listener is idle from now on."""

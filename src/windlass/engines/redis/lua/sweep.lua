@@ -4,17 +4,26 @@
 -- KEYS    meta
 -- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…, rest}
 -- returns workers, lost, chores, due, expired, keys, purged, more, then cards and job counts of the deaths found, then
---         id, task and crashes of jobs called dead
+--         id, task and crashes of jobs called dead, then when one that could judge last swept
 -- Workers are marked dead before their jobs are taken, so that none of them can renew.
 
--- first: all workers sweep, and one of them at a time is enough, unless more successes are kept than this one allows.
+-- first: all workers sweep, and one of them at a time is enough: one that may judge, if this one may. Unless more successes
+-- are kept than this one allows.
 local sweeper, limit, spans, rest = unpack(cmsgpack.unpack(ARGV[4]))
-if rest > 0 then
-  local found, limits = call('HMGET', KEYS[1], 'swept', 'succeeded'), cmsgpack.unpack(ARGV[3])
-  local swept, succeeded = tonumber(found[1] or 0), tonumber(found[2] or 0)
-  if swept <= now and now < swept + rest and succeeded <= limits[L_SUCCESSES] then
-    return { 0, 0, 0, 0, 0, 0, 0, 0, {}, {} }
-  end
+
+-- After an outage everybody must have had time to renew before anybody is called dead. The judge's own lease must hold.
+local function may_judge()
+  local packed = sweeper ~= '' and call('HGET', P .. 'desks', sweeper)
+  local desk = packed and unpacked(packed)
+  if not desk or desk[D_LOST] == 1 or desk[D_SEEN] + desk[D_LEASE] < now then return false end
+  return now - desk[D_UNBROKEN] >= desk[D_LEASE]
+end
+
+local judges, found = may_judge(), call('HMGET', KEYS[1], 'swept', 'judged', 'succeeded')
+local judged = found[2] or '0'
+local last = tonumber(judges and judged or found[1] or 0)
+if last <= now and now < last + rest and tonumber(found[3] or 0) <= cmsgpack.unpack(ARGV[3])[L_SUCCESSES] then
+  return { 0, 0, 0, 0, 0, 0, 0, 0, {}, {}, judged }
 end
 
 -- then:
@@ -22,15 +31,7 @@ local left = limit
 
 -- ── lost workers ──
 
--- After an outage everybody must have had time to renew before anybody is called dead. The judge's own lease must hold.
-local function may_judge()
-  local desk = sweeper ~= '' and desks.of(sweeper)
-  if not desk or desk[D_LOST] == 1 or desk[D_SEEN] + desk[D_LEASE] < now then return false end
-  return now - desk[D_UNBROKEN] >= desk[D_LEASE]
-end
-
 local deaths, poisoned, lost_workers = {}, {}, {}
-local judges = may_judge()
 local all_desks = call('HGETALL', P .. 'desks')
 for index = 1, #all_desks, 2 do
   -- A desk that cannot be read is that of a worker that can do nothing more.
@@ -179,5 +180,8 @@ end
 ending.call_children()
 local more = left <= 0 or #past_facts == BATCH or call('EXISTS', P .. 'chores') == 1
 finish()
-if judges and not more then call('HSET', KEYS[1], 'swept', number(now)) end
-return { workers, lost, done, due, expired, #free, purged, more and 1 or 0, deaths, poisoned }
+if not more then
+  if judges then judged = number(now) end
+  call('HSET', KEYS[1], 'swept', number(now), 'judged', judged)
+end
+return { workers, lost, done, due, expired, #free, purged, more and 1 or 0, deaths, poisoned, judged }
