@@ -128,6 +128,7 @@ def test_a_piece_that_never_fits_its_checksum_is_damage() -> None:
     for _ in range(1_000):
         assert supervisor.take() == []
     assert supervisor.is_broken
+    assert not supervisor.has_news  # or its reader would look without pause
 
 
 @pytest.mark.parametrize("head", [-8, SIZE + 8])

@@ -79,7 +79,8 @@ class Ring:
 
     @property
     def has_news(self) -> bool:
-        return self._numbers[_HEAD] != self._numbers[_TAIL]
+        """Whether there is something to read; of a broken one nothing ever is."""
+        return self._numbers[_HEAD] != self._numbers[_TAIL] and not self.is_broken
 
     def sleeps(self, is_so: bool) -> None:
         """Whether it has to be rung for from now on."""
