@@ -47,17 +47,17 @@ def script(name: str) -> Script:
     assert found is not None, f"{name}.lua names what it is put together from"
     named = found[1].split()
     at_once = [name for name in named if name in _MODULES]
-    first, verb = "".join(_FIRST.findall(verb)), _FIRST.sub("", verb)
-    assert not _used(first), f"what {name}.lua does first cannot use what is defined later"
     parts = {part: _read("parts", f"{part}.lua") for part in ("base", *named) if part not in _MODULES}
-    before = [parts.pop(part) for part in ("base", "telling") if part in parts]
-    source = "\n".join([*before, first, *parts.values()])
-    rarely = sorted(_used(source + verb, *map(_module, at_once)) - set(at_once))
+    first = [*(parts.pop(part) for part in ("base", "telling") if part in parts), *_FIRST.findall(verb)]
+    assert not _used(*first), f"what {name}.lua does first cannot use what is defined later"
+    verb = _FIRST.sub("", verb)
+    rarely = sorted(_used(*parts.values(), verb, *map(_module, at_once)) - set(at_once))
     declared = "\n".join(f"local {module} = {{}}" for module in at_once)
     if rarely:
         declared += _read("parts", "rarely.lua")
         declared += "\n".join(f"local {module} = setmetatable({{}}, ASLEEP)" for module in rarely)
-    return Script(name, _inlined("\n".join([declared, source, *map(_module, at_once), _defined(rarely), _body(verb)])))
+    defined = [*parts.values(), *map(_module, at_once), _defined(rarely)]
+    return Script(name, _inlined("\n".join([*first, declared, *defined, _body(verb)])))
 
 
 def _read(*path: str) -> str:

@@ -7,25 +7,27 @@
 -- Every job is in the store once, whatever is repeated; a parent that nobody knows refuses all of them.
 
 -- first: a plain job alone, as most senders bring it. They wait for this, and defining what other jobs need takes as long as
--- storing one. What is written is what the modules would write, but that a record which cannot be read is left as it is.
+-- storing one. What is written is what the modules would write; one that is there already is left to them.
 if #ARGV == 8 and ARGV[7] == '' then
   local id, request = ARGV[5], ARGV[6]
   local head = cmsgpack.unpack(sub(request, 9, 8 + struct.unpack('>I4', request)))
   if #head == R_DELAY and head[R_DELAY] == 0 then
     local task, queue, priority = head[R_TASK], head[R_QUEUE], head[R_PRIORITY]
-    local stream = queue .. '||||0'
-    order, version = math.max(order + 1, now), version + 1
-    local rank = order - priority * cmsgpack.unpack(ARGV[3])[L_AGING]
-    local row = { READY, queue, task, rank, now, now, priority ~= 0 and priority or nil }
-    if not call('SET', P .. 'j:' .. id, cmsgpack.pack(row), 'NX') then return { id } end
-    call('SET', P .. 'r:' .. id, request)
-    call('ZADD', P .. 's:' .. stream, rank, id)
-    if call('ZADD', P .. 'h:' .. queue, 'LT', rank, stream) == 1 then call('SADD', P .. 'queues', queue) end
-    add_to('counts', queue .. '|' .. task .. '|' .. READY, 1)
-    call('HSET', P .. 'news', queue, version)
-    call('HSET', KEYS[1], 'schema', ARGV[2], 'order', order, 'version', version)
-    ring(queue)
-    return { '' }
+    local place = math.max(order + 1, now)
+    local row = { READY, queue, task, place, now, now }
+    if priority ~= 0 then
+      row[RANK], row[PRIORITY] = place - priority * cmsgpack.unpack(ARGV[3])[L_AGING], priority
+    end
+    if call('MSETNX', P .. 'j:' .. id, cmsgpack.pack(row), P .. 'r:' .. id, request) == 1 then
+      local stream = queue .. '||||0'
+      call('ZADD', P .. 's:' .. stream, row[RANK], id)
+      if call('ZADD', P .. 'h:' .. queue, 'LT', row[RANK], stream) == 1 then call('SADD', P .. 'queues', queue) end
+      call('HINCRBY', P .. 'counts', queue .. '|' .. task .. '|' .. READY, 1)
+      call('HSET', P .. 'news', queue, version + 1)
+      call('HSET', KEYS[1], 'schema', ARGV[2], 'order', place, 'version', version + 1)
+      ring(queue)
+      return { '' }
+    end
   end
 end
 
