@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from windlass.engines.redis import RedisEngine, read_address
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.refusals import Refused
 from windlass.engines.redis.script import Script
+from windlass.engines.redis.wire import Cut, Wire
 
 ECHO = Script("echo", b"return {KEYS[1], ARGV[1], ARGV[2]}")
 COUNT = Script("count", b"return redis.call('INCR', KEYS[1])")
@@ -93,6 +95,37 @@ def test_closing_an_ear_wakes_who_waits_in_it(valkey: Namespace, connect: Connec
     assert len(raised) == 1
     with pytest.raises(StoreClosed):
         ear.wait(0)
+
+
+# ── wires ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def wire(valkey: Namespace) -> Iterator[Wire]:
+    address = read_address(valkey.url)
+    wire = Wire(address.nodes[0], address, login=address.login, db=address.db)
+    yield wire
+    wire.close()
+
+
+def test_an_answer_may_come_in_many_pieces(wire: Wire) -> None:
+    assert wire.call(b"EVAL", b"return string.rep('x', 1000000)", 0) == b"x" * 1_000_000
+    assert wire.is_usable()
+
+
+def test_what_is_no_answer_cuts_the_wire(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        monkeypatch.setattr(wire, "_socket", ours)
+        theirs.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        with pytest.raises(Cut):
+            wire.read()
+
+
+def test_a_wire_that_was_closed_does_not_open_itself_again(wire: Wire) -> None:
+    wire.close()
+    with pytest.raises(Cut):
+        wire.call(b"PING")
 
 
 # ── names of connections ────────────────────────────────────────────────────────────────────────────────────
