@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +24,8 @@ from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Sweep
 from windlass.engines.redis import RedisEngine, glance, read_address, search
 from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
+from windlass.engines.redis.script import Script
+from windlass.engines.redis.wire import Argument
 from windlass.testing.conformance import Harness
 from windlass.testing.conformance.harness import SECOND_US, Listener
 
@@ -176,6 +178,29 @@ def test_an_idle_worker_is_rung_and_need_not_look(
     wait_for("the worker to be idle", lambda: valkey.keys() & {idle})
     harness.send(queue="q")
     assert listener.heard() == {"work"}
+
+
+def test_whoever_was_rung_is_idle_in_none_of_its_rooms(
+    harness: Harness, valkey: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing itself: another job's ring must not reach it while it works on the first."""
+    worker = harness.worker()
+    assert harness.claim(worker) == []
+    listener = Listener(harness.engine, Interest(queues=("q", "other"), worker=worker))
+    rooms = {b"{%b}:idle:%b" % (valkey.name.encode(), room) for room in (b"q", b"other")}
+    wait_for("the worker to be idle", lambda: rooms <= valkey.keys())
+    called: list[str] = []
+    run = Link.run
+
+    def noted(link: Link, script: Script, args: Sequence[Argument], *, repeat: bool) -> Any:
+        called.append(script.name)
+        return run(link, script, args, repeat=repeat)
+
+    monkeypatch.setattr(Link, "run", noted)
+    harness.send(queue="q")
+    assert not rooms & valkey.keys()
+    assert listener.heard() == {"work"}
+    assert called == ["insert"]
 
 
 def test_a_store_of_a_newer_windlass_is_refused_and_left_as_it_was(harness: Harness, valkey: Namespace) -> None:

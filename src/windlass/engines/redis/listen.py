@@ -38,6 +38,8 @@ class Post:
     def __init__(self, ear: Ear) -> None:
         self.ear = ear
         self.name = new_id().hex()
+        self.idle = False
+        """Whether a script may ring it: not any more once one has."""
 
 
 class Listeners:
@@ -74,11 +76,11 @@ class Listeners:
             try:
                 post.ear.listen_on(self._channels(post, interest))
                 hints = self._wait(post, interest, rooms, looked, until_s)
-                self._rest(post, rooms)
+                self._rise(post, rooms)
             except BaseException:
                 post.ear.close()
                 with suppress(StoreUnavailable, StoreClosed):
-                    self._rest(post, rooms)
+                    self._rise(post, rooms)
                 raise
             self._give_back(post)
             if hints is not None:
@@ -97,7 +99,9 @@ class Listeners:
                 return None
             heard = post.ear.wait(min(left_s, NET_S))
             if heard:
-                return [self._hint(channel, data) for channel, data in heard]
+                hints = [self._hint(channel, data) for channel, data in heard]
+                post.idle = post.idle and not any(hint.kind == "work" for hint in hints)
+                return hints
             if not self._is_quiet(interest, looked):
                 hints = self._look(post, interest, rooms, looked)
 
@@ -116,15 +120,19 @@ class Listeners:
         ends = sorted(interest.ends)
         hints: list[Hint] = []
         for start in range(0, max(1, len(ends)), MOST_ENDS):
-            work, *ended = self._run("listen", [post.name, head, *ends[start : start + MOST_ENDS]])
+            post.idle = bool(rooms)  # before it is known: an answer may be lost
+            work, *ended = self._run("listen", [_idler(post, rooms), head, *ends[start : start + MOST_ENDS]])
             hints += [Hint(kind="end", id=job_id) for job_id in ended]
             if work and not start:
                 hints.append(Hint(kind="work"))
+            post.idle = bool(rooms) and not work and not ended
         return hints
 
-    def _rest(self, post: Post, rooms: tuple[str, ...]) -> None:
-        if rooms:
-            self._run("listen", [post.name, msgspec.msgpack.encode((-1, rooms, "rest"))])
+    def _rise(self, post: Post, rooms: tuple[str, ...]) -> None:
+        """No script rings it from now on."""
+        if post.idle:
+            self._run("listen", [_idler(post, rooms), msgspec.msgpack.encode((-1, rooms, "rise"))])
+            post.idle = False
 
     # ── ears ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -167,6 +175,11 @@ class Listeners:
                 return Hint(kind="order", id=bytes.fromhex(what.decode()))
             case _:
                 return Hint(kind="work", queue=data.partition(b" ")[2].decode(errors="replace"))
+
+
+def _idler(post: Post, rooms: tuple[str, ...]) -> str:
+    """Who is idle, as a script finds it in each of its rooms: whoever rings it takes it out of all of them."""
+    return " ".join([post.name, *rooms]) if len(rooms) > 1 else post.name
 
 
 def _rooms(interest: Interest) -> tuple[str, ...]:

@@ -2,15 +2,21 @@
 -- with: rows spared
 --
 -- KEYS    meta
--- ARGV    now, schema, ear, {version it has seen or -1, rooms in which it is idle, mode}, ids whose ends it waits for…
---         mode 'look': look, then be idle; 'rest': be idle no more
+-- ARGV    now, schema, idler, {version it has seen or -1, rooms in which it is idle, mode}, ids whose ends it waits for…
+--         idler: its ear, and behind a space each its rooms where there are several
+--         mode 'look': look, then be idle; 'rise': be idle no more
 -- returns 1 if there may be work, then the ids that have ended or are gone
--- An idle listener is rung by its ear's channel, to which it listens already.
+-- An idle listener is rung by its ear's channel, to which it listens already. Who is rung or found something is not idle.
 
-local ear = ARGV[3]
+local idler = ARGV[3]
 local seen, rooms, mode = unpack(cmsgpack.unpack(ARGV[4]))
-if mode == 'rest' then
-  for _, room in ipairs(rooms) do call('SREM', P .. 'idle:' .. room, ear) end
+
+local function rise()
+  for _, room in ipairs(rooms) do call('SREM', P .. 'idle:' .. room, idler) end
+end
+
+if mode == 'rise' then
+  rise()
   return { 0 }
 end
 local answer = { 0 }
@@ -29,9 +35,11 @@ for index = 5, #ARGV do
   local row = row_of(ARGV[index])
   if not row or row[STATE] >= SUCCEEDED then answer[#answer + 1] = ARGV[index] end
 end
-if answer[1] == 0 and #answer == 1 then
+if answer[1] == 1 or #answer > 1 then
+  rise()
+else
   for _, room in ipairs(rooms) do
-    if call('SADD', P .. 'idle:' .. room, ear) == 1 then call('SADD', P .. 'rooms', room) end
+    if call('SADD', P .. 'idle:' .. room, idler) == 1 then call('SADD', P .. 'rooms', room) end
   end
 end
 return answer

@@ -168,8 +168,9 @@ end
 
 local room = call('SRANDMEMBER', P .. 'rooms')
 if room then
-  for _, ear in ipairs(call('SRANDMEMBER', P .. 'idle:' .. room, 10)) do
-    if call('PUBSUB', 'NUMSUB', P .. 'ear:' .. ear)[2] == 0 then call('SREM', P .. 'idle:' .. room, ear) end
+  for _, idler in ipairs(call('SRANDMEMBER', P .. 'idle:' .. room, 10)) do
+    local ear = string.match(idler, '^%S*')
+    if call('PUBSUB', 'NUMSUB', P .. 'ear:' .. ear)[2] == 0 then call('SREM', P .. 'idle:' .. room, idler) end
   end
   if call('EXISTS', P .. 'idle:' .. room) == 0 then call('SREM', P .. 'rooms', room) end
 end

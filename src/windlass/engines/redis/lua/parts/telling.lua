@@ -1,12 +1,14 @@
 -- Part: those who wait are told, and numbers are counted. It comes before what a verb does first.
 
--- Rings one idle worker of a queue that got a job. One whose process is gone hears nothing and is forgotten.
+-- Rings one idle worker of a queue that got a job: it is idle no more, in none of its rooms. One whose process is gone
+-- hears nothing and is forgotten.
 local function ring(queue)
   for _, room in ipairs({ queue, '*' }) do
-    local ear = call('SPOP', P .. 'idle:' .. room)
-    while ear do
-      if call('PUBLISH', P .. 'ear:' .. ear, 'work ' .. queue) > 0 then return end
-      ear = call('SPOP', P .. 'idle:' .. room)
+    local idler = call('SPOP', P .. 'idle:' .. room)
+    while idler do
+      for other in string.gmatch(idler, ' (%S+)') do call('SREM', P .. 'idle:' .. other, idler) end
+      if call('PUBLISH', P .. 'ear:' .. string.match(idler, '^%S*'), 'work ' .. queue) > 0 then return end
+      idler = call('SPOP', P .. 'idle:' .. room)
     end
   end
 end
