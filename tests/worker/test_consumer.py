@@ -138,7 +138,33 @@ def test_nothing_new_is_claimed_while_more_than_two_batches_are_unsettled(rig: R
     assert rig.consume() is None
     assert rig.state(job_id) is State.READY
     rig.settle()
+    rig.consume()
+    assert rig.state(job_id) is State.RUNNING
+
+
+def test_fewer_claims_than_were_asked_for_are_all_there_are(rig: Rig) -> None:
+    rig.pool.room.mean_us = 1_000.0
+    send(rig.app, 3)
+    asked = rig.engine.calls["claim"]
+    assert rig.consume() == LOOK_S, "it sleeps in the store's wait"
+    assert rig.engine.calls["claim"] == asked + 2, "and has asked once, and once for suspects"
+    send(rig.app, 1)
+    rig.crew.consumer.rest(LOOK_S)
+    assert rig.consume() == LOOK_S
+    assert rig.engine.calls["claim"] == asked + 3
+    assert rig.pool.waiting() == 4
+
+
+def test_an_answer_that_was_lost_does_not_tell_whether_there_are_more(rig: Rig) -> None:
+    rig.pool.room.mean_us = 1_000.0
+    send(rig.app, 1)
+    rig.engine.lose("claim")
+    with pytest.raises(StoreUnavailable):
+        rig.consume()
+    send(rig.app, 1)
     assert rig.consume() == 0
+    assert rig.consume() == LOOK_S
+    assert rig.pool.waiting() == 2
 
 
 def test_an_idle_consumer_sleeps_until_something_comes_due(rig: Rig) -> None:
@@ -200,7 +226,6 @@ def test_a_wake_up_whose_work_was_taken_whole_is_not_passed_on(rig: Rig) -> None
     assert rig.consume() == LOOK_S
     send(rig.app, 1)
     rig.crew.consumer.rest(LOOK_S)
-    assert rig.consume() == 0
     assert rig.consume() == LOOK_S
     assert rig.engine.calls["signal"] == 0
 

@@ -138,7 +138,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """The claims, and how long to wait before looking again (None: until somebody signals)."""
+    """The claims, and how long to wait before looking again (None: until somebody signals).
+
+    Fewer than were asked for are all that there is for this worker now, except in answer to a repeated ticket.
+    """
 
     claims: tuple[Claim, ...]  # smallest rank first
     wait_us: int | None = None  # 0: at once

@@ -2,8 +2,8 @@
 
     what does the staff wish for? ── nothing ──► sleeps until a slot is free
           │
-    claim ── some ──► to the staff, and at once the next question
-          └─ none ──► sleeps in the store's own wait, until there is work or something comes due
+    claim ── as many as were asked for ──► to the staff, and at once the next question
+          └─ fewer, or none ──► sleeps in the store's own wait, until there is work or something comes due
 
 A *suspect* (a job during which workers died) runs alone: it is asked for now and then, the others are let finish first,
 and its start is written before it starts, so that another death has one possible cause.
@@ -147,42 +147,50 @@ class Consumer(Service):
         if self._settler.unsettled > MOST_UNSETTLED:
             return None
         apart = self._staff.apart
-        looked = () if apart is None else self._look_for_a_suspect(apart, now_us)
         wishes = self._staff.wishes()
         if not wishes and not self._unsure:
-            return None if apart is None else SUSPECTS_US / 1e6
+            if apart is None:
+                return None
+            self._look_for_a_suspect(apart, now_us)
+            return SUSPECTS_US / 1e6
         # What it gave without our knowing must not lie there until a slot is free: it is asked for, and goes back.
         wishes = wishes or [Wish(1)]
         self._narrow = self._leaves_some_out(wishes)
-        answers = self._ask(wishes)
-        found = any(answer.claims for answer in answers)
-        if found and (self._suspect is not None or now_us < self._suspects_at_us):
-            return 0
+        answers, is_all = self._ask(wishes)
+        # Suspects last: whoever has just sent a job waits for its start.
         if apart is not None:
-            return 0 if found else self._listen_for(*answers, *looked)
-        if now_us < self._suspects_at_us and self._desk.open:
-            return self._listen_for(*answers)
-        suspects = self._claim(Wish(1), suspects=True)
-        self._suspects_at_us = now_us + SUSPECTS_US
-        if found or suspects.claims:
+            answers += self._look_for_a_suspect(apart, now_us)
+        elif self._suspect is None and (now_us >= self._suspects_at_us or not self._desk.open):
+            answers.append(self._claim(Wish(1), suspects=True))
+            self._suspects_at_us = now_us + SUSPECTS_US
+        if self._suspect is not None or not is_all:
             return 0
-        return self._listen_for(*answers, suspects)
+        if any(answer.claims for answer in answers):
+            wishes = self._staff.wishes()
+            if not wishes:
+                return 0
+            self._narrow = self._narrow or self._leaves_some_out(wishes)
+        return self._listen_for(*answers)
 
-    def _ask(self, wishes: list[Wish]) -> list[Claims]:
+    def _ask(self, wishes: list[Wish]) -> tuple[list[Claims], bool]:
+        """What came, and whether that was all there is for us: fewer than were asked for."""
         answers: list[Claims] = []
-        enough = False
+        enough, is_all = False, not self._unsure
         for wish in wishes:
             if self._suspect is not None:
                 break
             if self._may_wait(answers) if wish.besides else enough:
+                is_all = is_all and not wish.besides
                 continue
             answers.append(self._claim(wish, suspects=False))
             found = answers[-1].claims
             if wish.besides and not found:
                 self._besides_at_us = self._clock.monotonic_us() + BESIDES_US
             # After one with needs the staff may have other wishes.
-            enough = len(found) < wish.limit or any(claim.needs for claim in found)
-        return answers
+            has_needs = any(claim.needs for claim in found)
+            enough = len(found) < wish.limit or has_needs
+            is_all = is_all and len(found) < wish.limit and not has_needs
+        return answers, is_all
 
     def _may_wait(self, answers: list[Claims]) -> bool:
         """Under a stream of tasks, scripts of which there were none are not asked for with every claim."""

@@ -290,10 +290,10 @@ class RedisEngine:
         if not order.suspects:
             # Who looked for suspects has seen none of the others: listening must not take them for seen.
             self._looked[order.worker] = version
-        claims = map(read_claim, found[::3], found[1::3], found[2::3])
-        return Claims(
-            claims=tuple(claim for claim in claims if claim is not None), wait_us=None if wait_us < 0 else wait_us
-        )
+        claims = tuple(filter(None, map(read_claim, found[::3], found[1::3], found[2::3])))
+        if 3 * len(claims) < len(found):
+            wait_us = 0  # in place of those that cannot be read there may be others
+        return Claims(claims=claims, wait_us=None if wait_us < 0 else wait_us)
 
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
         check_settlements(settlements, self._limits)

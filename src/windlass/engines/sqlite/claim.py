@@ -143,7 +143,7 @@ def _take(admission: Admission, order: Order, tasks: frozenset[str] | None) -> t
     for head in taken:
         streams[head.stream].ready -= 1
     gates.spend(budget.spent)
-    if _set_aside(admission, late):
+    if _set_aside(admission, late) or len(claims) < len(taken):
         return claims, tx.now_us
     return claims, gates.again_us(stream for stream in streams.values() if stream.ready)
 
