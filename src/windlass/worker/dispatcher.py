@@ -157,7 +157,7 @@ class Dispatcher:
         """Those that wait for a runner to themselves; what runners have is asked for."""
         with self._roster.lock:
             living = self._roster.living
-            back = [self._unreserve(runner) for runner in living if runner.alone and not runner.alone_sent]
+            back = [self._unreserve(runner) for runner in living if runner.waits_to_be_alone]
             for runner in living:
                 if runner.claims:
                     runner.send(Recall())

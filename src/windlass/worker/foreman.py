@@ -108,6 +108,11 @@ class Foreman(Service):
         except OSError:
             pass  # it is full, and so rings already; or it is closed
 
+    def expect(self) -> None:
+        """Claims were given out: they are looked after from now on."""
+        if self._warden.vigil.is_over or any(runner.waits_to_be_alone for runner in self._roster.all()):
+            self.wake()
+
     def rest(self, pause_s: float | None) -> None:
         runners = self._roster.all()
         found = self._wait(runners, pause_s)
@@ -186,7 +191,7 @@ class Foreman(Service):
     def _look_after(self, runner: RunnerProcess, now_us: int) -> None:
         """What one runner needs now: its job alone, its end, or to be written to."""
         with self._roster.lock:
-            if runner.state == "working" and runner.alone and not runner.alone_sent:
+            if runner.state == "working" and runner.waits_to_be_alone:
                 if not runner.claims and not runner.revoked_us:
                     self._boss.send_alone(runner, now_us)
                 elif now_us > runner.alone_until_us:

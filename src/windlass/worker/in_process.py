@@ -122,8 +122,8 @@ class InProcess:
         return self.pool.wishes()
 
     def put(self, claims: tuple[Claim, ...]) -> None:
-        self.watchman.wake()
         self.pool.put(claims)
+        self.watchman.expect()
 
     def has_waiting(self) -> bool:
         return self.pool.waiting() > 0

@@ -152,6 +152,11 @@ class RunnerProcess:
         return self.state == "working" and self.alone is None and not held_up and not self.apart
 
     @property
+    def waits_to_be_alone(self) -> bool:
+        """Whether a claim waits for its other jobs to end."""
+        return self.alone is not None and not self.alone_sent
+
+    @property
     def has_more(self) -> bool:
         """Whether it has claims that none of its slots can have started yet."""
         return any(room.waiting for room in self.rooms.values())

@@ -140,7 +140,7 @@ class Runners:
 
     def put(self, claims: tuple[Claim, ...]) -> None:
         self.dispatcher.put(claims)
-        self.foreman.wake()
+        self.foreman.expect()
 
     def has_waiting(self) -> bool:
         with self.roster.lock:

@@ -23,6 +23,7 @@ log = logging.getLogger("windlass.worker")
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 0.5
 """A store that is back is noticed so soon; engines over a network pace their own connecting besides."""
+VIGIL_US = 200_000
 
 
 class Bell:
@@ -50,6 +51,31 @@ class Bell:
     def wait(self, timeout_s: float | None = None) -> None:
         """Sleeps until it rings, and silences it."""
         self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
+
+
+class Vigil:
+    """How one who looks again and again while there is work knows when to sleep, and others whether to wake it.
+
+    It goes on for a while after the last work: under a stream of jobs nobody wakes it for each of them, which would
+    take the processor from the job just as that is to start.
+    """
+
+    def __init__(self, look_s: float) -> None:
+        self._look_s = look_s
+        self._until_us = 0
+        self.is_over = True
+        """Whether it has to be woken for what comes now."""
+
+    def look(self) -> None:
+        """It looks from now on: whoever brings something after that, and is not seen, wakes it."""
+        self.is_over = True
+
+    def next_s(self, now_us: int, *, is_busy: bool) -> float | None:
+        """When to look again; None: when somebody wakes it."""
+        if is_busy:
+            self._until_us = now_us + VIGIL_US
+        self.is_over = now_us >= self._until_us
+        return None if self.is_over else self._look_s
 
 
 class Service:

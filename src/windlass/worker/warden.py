@@ -19,7 +19,7 @@ from windlass.worker.frames import Key, Recall
 from windlass.worker.page import Mark
 from windlass.worker.roster import Roster
 from windlass.worker.runner_process import HOARD_US, RunnerProcess, Sentence
-from windlass.worker.service import log
+from windlass.worker.service import Vigil, log
 
 LOOK_S = 0.05
 MEMORY_US = 100_000
@@ -54,11 +54,13 @@ class Warden:
         self._was_busy = False
         self._next_us = 0
         self._memory_at_us = 0
+        self.vigil = Vigil(LOOK_S)
 
     def look(self, now_us: int) -> float | None:
         """Gives when to look again: soon while anything runs."""
         if now_us < self._next_us:
             return (self._next_us - now_us) / 1e6
+        self.vigil.look()
         # One that has lost all its claims is looked at too: it is closed until it is known to go on.
         busy = [runner for runner in self._roster.all() if runner.claims or runner.alone or runner.revoked_us]
         if now_us - self._looked_us > GAP_US:
@@ -77,10 +79,9 @@ class Warden:
                 self._listen(runner, marks, now_us)
                 if weigh:
                     self._weigh(runner, marks)
-        if not busy:
-            return None
-        self._next_us = now_us + int(LOOK_S * 1e6)
-        return LOOK_S
+        pause_s = self.vigil.next_s(now_us, is_busy=bool(busy))
+        self._next_us = now_us + int((pause_s or 0) * 1e6)
+        return pause_s
 
     def _keep_time(self, runner: RunnerProcess, marks: list[Mark], now_us: int) -> None:
         late = [mark for mark in marks if mark.soft_us and now_us >= mark.soft_us]

@@ -16,7 +16,7 @@ from windlass.core.clock import Clock
 from windlass.core.durations import show
 from windlass.worker.desk import Run
 from windlass.worker.pools.pool import Pool
-from windlass.worker.service import Service, log
+from windlass.worker.service import Service, Vigil, log
 from windlass.worker.spool import Spools
 from windlass.worker.staff import Office
 
@@ -36,8 +36,15 @@ class Watchman(Service):
         self._pool = pool
         self._spools = spools
         self._asked_us: dict[bytes, int] = {}
+        self._vigil = Vigil(LOOK_S)
+
+    def expect(self) -> None:
+        """Claims have come: it looks after them soon."""
+        if self._vigil.is_over:
+            self.wake()
 
     def tick(self, now_us: int) -> float | None:
+        self._vigil.look()
         if self._page is not None:
             self._page.look(now_us)
         runs = list(self._desk.running.values())
@@ -55,7 +62,7 @@ class Watchman(Service):
             self._asked_us = {job: at for job, at in self._asked_us.items() if job in living}
         self._spools.flush(now_us)
         self._office.give_back(self._pool().hoarded(runs, now_us))
-        return LOOK_S if self._desk.open else None
+        return self._vigil.next_s(now_us, is_busy=bool(self._desk.open))
 
     def _watch(self, run: Run, now_us: int) -> None:
         """A task that was asked to stop has a while to do so; then people are told."""
