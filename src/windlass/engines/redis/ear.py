@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from windlass.core.errors import StoreClosed
@@ -80,17 +80,15 @@ class Ear:
                     self._wire.close()
 
     def _listen_on(self, channels: frozenset[bytes]) -> None:
-        self._change(b"UNSUBSCRIBE", sorted(self._channels - channels))
-        self._change(b"SUBSCRIBE", sorted(channels - self._channels))
+        changes = ((b"SUBSCRIBE", channels - self._channels), (b"UNSUBSCRIBE", self._channels - channels))
+        for command, some in changes:
+            if some:
+                self._wire.send(command, *sorted(some))
+        for command, some in changes:
+            confirmed = 0
+            while confirmed < len(some):
+                confirmed += self._take_in() == command.lower()
         self._channels = channels
-
-    def _change(self, command: bytes, channels: Sequence[bytes]) -> None:
-        if not channels:
-            return
-        self._wire.send(command, *channels)
-        confirmed = 0
-        while confirmed < len(channels):
-            confirmed += self._take_in() == command.lower()
 
     def _wait(self, until_s: float) -> list[Message]:
         while not self._heard:
