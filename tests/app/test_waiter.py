@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.app.conftest import Store, Watched
 from tests.soak.waiting import HANG_S, wait_for
@@ -17,7 +18,7 @@ from windlass.app import waiter as module
 from windlass.app.waiter import Ended, Waiter
 from windlass.core.errors import AccessDenied, StoreClosed, StoreUnavailable
 from windlass.core.ids import new_id
-from windlass.engines.protocol import BATCH, Amendment, Change
+from windlass.engines.protocol import BATCH, Amendment, Change, Hint, Interest
 from windlass.testing.faults import Fault, Verb
 
 FAR_S = 100.0
@@ -91,6 +92,21 @@ def test_an_end_is_pushed_and_the_store_is_not_asked_in_between(store: Store) ->
     assert state_of(future) is State.CANCELLED
     assert looked == 1, "one look, in case it had ended already"
     assert store.engine.calls["fetch"] == 2, "one more, for the record itself"
+
+
+def test_an_end_that_comes_with_its_job_is_not_fetched(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    (handle,) = sent(store)
+    engine, listen = store.engine, store.engine.listen
+
+    def listen_well(interest: Interest, timeout_s: float) -> list[Hint]:
+        return [replace(hint, job=handle.job()) for hint in listen(interest, timeout_s)]
+
+    monkeypatch.setattr(engine, "listen", listen_well)
+    future = watch(store.app.waiter, handle)
+    asleep(engine)
+    handle.cancel()
+    assert state_of(future) is State.CANCELLED
+    assert engine.calls["fetch"] == 2, "one look, in case it had ended already, and ours"
 
 
 def test_what_has_ended_already_is_answered_at_once(store: Store) -> None:

@@ -18,9 +18,9 @@ from tests.servers.redis_server import RedisServer
 from tests.soak.waiting import wait_for
 from windlass.core.errors import SchemaTooNew, StoreCorrupt, StoreFull, UnknownParent
 from windlass.core.ids import new_id
-from windlass.core.job import Edge, Job, Request, State, Unique
+from windlass.core.job import Edge, Job, Outcome, Request, State, Unique
 from windlass.engines.findings import Level
-from windlass.engines.protocol import BATCH, Change, Interest, Put, Query, Sweep, Verdict
+from windlass.engines.protocol import BATCH, Change, Hint, Interest, Part, Put, Query, Sweep, Verdict
 from windlass.engines.redis import RedisEngine, glance, read_address, search
 from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
@@ -201,6 +201,46 @@ def test_whoever_was_rung_is_idle_in_none_of_its_rooms(
     assert not rooms & valkey.keys()
     assert listener.heard() == {"work"}
     assert called == ["insert"]
+
+
+def hint_of_an_end(harness: Harness, valkey: Namespace, job_id: bytes, end: Callable[[], object]) -> Hint:
+    """What somebody is told who waits for a job when it ends."""
+    channel = b"{%b}:end:%b" % (valkey.name.encode(), job_id)
+    with valkey.client() as client, ThreadPoolExecutor() as threads:
+        heard = threads.submit(harness.engine.listen, Interest(ends=frozenset({job_id})), Listener.LONGEST_S)
+        wait_for("who waits for it", lambda: client.pubsub_numsub(channel)[0][1])
+        end()
+        (hint,) = heard.result()
+    assert (hint.kind, hint.id) == ("end", job_id)
+    return hint
+
+
+def test_whoever_waits_for_a_job_is_told_its_result_with_its_end(harness: Harness, valkey: Namespace) -> None:
+    claim = harness.running(payload=b"[1]" * 100)
+    hint = hint_of_an_end(harness, valkey, claim.id, lambda: harness.finish(claim, result=b"\xff\x0042"))
+    assert hint.job is not None
+    assert [hint.job] == harness.engine.fetch([claim.id], frozenset({Part.RESULT}))
+    assert hint.job.result == b"\xff\x0042"
+
+
+@pytest.mark.parametrize("what", ["a long result", "a failure", "a hint by hand", "noise", "other noise"])
+def test_whatever_else_is_told_of_an_end_has_to_be_fetched(harness: Harness, valkey: Namespace, what: str) -> None:
+    claim = harness.running()
+
+    def end() -> None:
+        match what:
+            case "a long result":
+                harness.finish(claim, result=b"x" * 20_000)
+            case "a failure":
+                harness.finish(claim, Outcome.FAILED)
+            case "a hint by hand":
+                harness.engine.signal([Hint(kind="end", id=claim.id)])
+            case _:
+                noise = b"\xff" * 9 if what == "noise" else b"\0\0\0\1\0\0\0\1xyz"
+                with valkey.client() as client:
+                    client.publish(b"{%b}:end:%b" % (valkey.name.encode(), claim.id), noise)
+
+    assert hint_of_an_end(harness, valkey, claim.id, end).job is None
 
 
 def test_a_store_of_a_newer_windlass_is_refused_and_left_as_it_was(harness: Harness, valkey: Namespace) -> None:

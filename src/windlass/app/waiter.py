@@ -2,8 +2,8 @@
 
     handle.get() ─┐                        asker: fetches what is new; the ended are answered ─────────► Future
     await handle ─┼─► watch(id) ─► Future    │ the others
-    as_completed ─┘                        listener: sleeps in engine.listen(ends); a hint wakes it,
-                                           it fetches those jobs and answers for them ────────────────► Future
+    as_completed ─┘                        listener: sleeps in engine.listen(ends); a hint wakes it, it fetches
+                                           those jobs that did not come along and answers for them ────► Future
 
 Whoever waits never calls the store itself, so that a server that hangs takes nobody longer than his own timeout, and no
 event loop stands still. The threads start with the first wait and go when nobody has waited for a while. The asker
@@ -265,7 +265,11 @@ class Waiter:
             hints = engine.listen(Interest(ends=ends, worker=self._token), wait_s)
         finally:
             self._asleep = None
-        self._look(engine, [hint.id for hint in hints if hint.kind == "end" and hint.id is not None])
+        ended = {hint.id: hint.job for hint in hints if hint.kind == "end" and hint.id is not None}
+        for job_id, job in ended.items():
+            if job is not None:
+                self._answer(job_id, job)
+        self._look(engine, [job_id for job_id, job in ended.items() if job is None])
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -444,6 +444,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["work", "end", "order", "closed"]  # what happened
     queue: str | None = None  # where there is work
     id: JobId | None = None  # of the job that ended, or the worker that has an order
+    job: Job | None = None  # the one that ended, with its result; None: it has to be fetched
 
 
 class Engine(Protocol):

@@ -22,6 +22,7 @@ from windlass.engines.protocol import Hint, Interest
 from windlass.engines.redis.ear import Ear
 from windlass.engines.redis.glance import Glance
 from windlass.engines.redis.link import Link
+from windlass.engines.redis.values import read_told
 
 NET_S: Final = 1.0
 SPARE: Final = 8
@@ -170,7 +171,7 @@ class Listeners:
         kind, _, what = channel.removeprefix(self._prefix).partition(b":")
         match kind:
             case b"end":
-                return Hint(kind="end", id=what)
+                return Hint(kind="end", id=what, job=read_told(what, data))
             case b"order":
                 return Hint(kind="order", id=bytes.fromhex(what.decode()))
             case _:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from windlass.engines.redis.rows import (
 log = logging.getLogger(__name__)
 
 _pack = msgspec.msgpack.Encoder().encode
+_LENGTHS = struct.Struct(">II")
 read_card = msgspec.json.Decoder(Card).decode
 
 T = TypeVar("T")
@@ -161,6 +163,18 @@ def read_found(job_id: JobId, found: Sequence[Any], log_after: int, now_us: int)
         log=read_lines(lines, log_after),
         steps=tuple(sorted((key.decode(), value) for key, value in pairs(steps))),
     )
+
+
+def read_told(job_id: JobId, told: bytes) -> Job | None:
+    """A job that has succeeded, as settle.lua publishes it; None where nothing was said that can be read."""
+    if len(told) < _LENGTHS.size:
+        return None
+    record, request = _LENGTHS.unpack_from(told)
+    start, end = _LENGTHS.size + record, _LENGTHS.size + record + request
+    job, row = read_job(job_id, told[_LENGTHS.size : start], told[start:end], None)
+    if job.failure is not None or STATE_OF.get(row.state) is not State.SUCCEEDED:
+        return None
+    return msgspec.structs.replace(job, result=told[end:])
 
 
 def why_refused(answer: bytes | list[int], change: Change, only: Any) -> str:

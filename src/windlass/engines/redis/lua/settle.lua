@@ -7,6 +7,8 @@
 -- returns for each settlement accepted, already or stale
 -- Only the claim that holds the current fence changes anything, and it does so once.
 
+local MOST_TOLD = 16384
+
 -- first: plain successes alone, as nearly all ends are: jobs in their first attempt, without a lane, a flow, a key or anything
 -- else that makes a row longer. What is written is what the modules would write. Gives nothing, and has written nothing,
 -- where one of them is not plain, or a rule or a chore is to be seen to.
@@ -56,7 +58,14 @@ local function settle_plain()
   call('MSET', unpack(written))
   call('HINCRBY', KEYS[1], 'succeeded', last)
   for queue, n in pairs(runs) do add_to('run', 'queue/' .. queue, -n) end
-  tell_ends(channels)
+  -- Whoever waits for one gets it with the word of its end, unless it is long or not kept: record, request, result.
+  tell_ends(channels, function(index)
+    local record, result, request = written[4 * index - 2], written[4 * index], call('GET', P .. 'r:' .. ARGV[4 * index])
+    if keep_result <= 0 or #result > MOST_TOLD or not request or #request < 8 then return '' end
+    local head, options = struct.unpack('>I4I4', request)
+    request = sub(request, 1, 8 + head + options)
+    return struct.pack('>I4I4', #record, #request) .. record .. request .. result
+  end)
   local verdicts = {}
   for index = 1, last do verdicts[index] = 'accepted' end
   return verdicts

@@ -13,11 +13,12 @@ local function ring(queue)
   end
 end
 
--- Tells those who wait for a job's end: few jobs are waited for, so it is asked for all of them at once.
-local function tell_ends(ended)
+-- Tells those who wait for a job's end: few jobs are waited for, so it is asked for all of them at once. `shown` gives what
+-- they are told of the job at that place; without it, or if it gives '', they fetch it.
+local function tell_ends(ended, shown)
   local found = #ended > 0 and call('PUBSUB', 'NUMSUB', unpack(ended)) or {}
-  for index = 2, #found, 2 do
-    if found[index] > 0 then call('PUBLISH', found[index - 1], '') end
+  for index = 1, #found / 2 do
+    if found[2 * index] > 0 then call('PUBLISH', found[2 * index - 1], shown and shown(index) or '') end
   end
 end
 
