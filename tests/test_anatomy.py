@@ -126,7 +126,7 @@ def drain_of(*, supervisor_us: float, samples: dict[str, int], claim: float) -> 
 
 def result_of(*columns: Column) -> Result:
     facts = dict.fromkeys(("cpu", "system", "python", "load"), "1")
-    server = {"valkey": "9", "round_trip": "0.1 ms", "far_round_trip": "1.1 ms"}
+    server = {"valkey": "9", "allocator": "jemalloc", "round_trip": "0.1 ms", "far_round_trip": "1.1 ms"}
     return Result(
         commit="c0ffee", dirty=False, quick=False, rounds=3, at="2026-11-16", duration_s=1.0, jobs=1,
         machine={"cores": 2} | facts | server, columns=list(columns),
