@@ -173,6 +173,18 @@ def test_who_gave_up_is_not_waited_for_any_more(store: Store) -> None:
     assert not gone.done()
 
 
+def test_ends_that_nobody_waits_for_any_more_are_not_listened_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    (handle,) = sent(store)
+    waiter = store.app.waiter
+    future = watch(waiter, handle)
+    sleeps_for(store.engine, handle)
+    waiter.forget(handle.job_id, future)
+    sleeps_for(store.engine)
+
+
 def test_who_comes_back_before_the_first_look_is_looked_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     (handle,) = sent(store)
     waiter, asked = store.app.waiter, list[Sequence[bytes]]()

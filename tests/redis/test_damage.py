@@ -8,10 +8,13 @@ import msgspec
 import pytest
 
 from tests.servers.namespace import Namespace
+from tests.soak.waiting import HANG_S, wait_for
+from windlass import App, Worker
 from windlass.core.ids import JobId, new_id
 from windlass.core.job import Edge, Outcome, State, Unique
 from windlass.engines.protocol import Change, Claim, Query, Settlement, TallyQuery, Verdict
 from windlass.engines.redis import RedisEngine, read_address
+from windlass.engines.redis.values import read_claim
 from windlass.testing.conformance import Harness
 
 GARBAGE = b"\xc1 no record"
@@ -145,3 +148,23 @@ def test_a_card_that_is_damaged_stops_no_sweep(harness: Harness, valkey: Namespa
         assert [card.worker for card in harness.engine.tally(TallyQuery()).cards] == [worker]
         harness.sweep_all()
         assert not client.hexists(f"{{{valkey.name}}}:desks", name)
+
+
+def test_a_worker_goes_on_past_a_record_that_it_cannot_read(valkey: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with App(valkey.url) as app, valkey.client() as client:
+
+        @app.task(name="double")
+        def double(number: int) -> int:
+            return 2 * number
+
+        broken = double.delay(1)
+
+        def read(job_id: JobId, record: bytes, request: bytes | None) -> Claim | None:
+            return None if job_id == broken.job_id else read_claim(job_id, record, request)
+
+        monkeypatch.setattr("windlass.engines.redis.engine.read_claim", read)
+        key = b"{%b}:j:%b" % (valkey.name.encode(), broken.job_id)
+        ready = client.get(key)
+        with Worker(app):
+            wait_for("the worker to claim it", lambda: client.get(key) != ready)
+            assert double.delay(2).get(timeout=HANG_S) == 4

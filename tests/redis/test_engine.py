@@ -22,8 +22,10 @@ from windlass.core.job import Edge, Job, Outcome, Request, State, Unique
 from windlass.engines.findings import Level
 from windlass.engines.protocol import BATCH, Change, Hint, Interest, Part, Put, Query, Sweep, Verdict
 from windlass.engines.redis import RedisEngine, glance, read_address, search
+from windlass.engines.redis.ear import Ear
 from windlass.engines.redis.identity import identity
 from windlass.engines.redis.link import Link
+from windlass.engines.redis.listen import Listeners, Post
 from windlass.engines.redis.script import Script
 from windlass.engines.redis.wire import Argument
 from windlass.testing.conformance import Harness
@@ -105,6 +107,52 @@ def test_of_all_workers_one_sweeps_at_a_time_and_only_one_that_may_judge(harness
     assert harness.sweep(worker=new, rest_us=rest_us).expired == 0
     harness.pass_time(rest_us / SECOND_US)
     assert harness.sweep(worker=new, rest_us=rest_us).expired == 1
+
+
+def test_a_ring_that_comes_as_its_listener_rises_is_not_taken_for_a_later_one(
+    harness: Harness, valkey: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rise = Listeners._rise  # pyright: ignore[reportPrivateUsage]
+
+    def late(self: Listeners, post: Post, rooms: tuple[str, ...]) -> None:
+        harness.send()
+        rise(self, post, rooms)
+
+    worker = harness.worker()
+    interest = Interest(queues=None, worker=worker)
+    harness.claim(worker)
+    with monkeypatch.context() as patched:
+        patched.setattr(Listeners, "_rise", late)
+        # Nobody else was rung for that job: it is its to take, or to tell of.
+        assert [hint.kind for hint in harness.engine.listen(interest, 0)] == ["work"]
+    assert len(harness.claim(worker)) == 1
+    assert harness.engine.listen(interest, 0) == []
+    with valkey.client() as client:
+        assert client.smembers(b"{%b}:idle:*" % valkey.name.encode()) == set()
+
+
+def test_who_was_rung_between_two_looks_hears_of_it_once(
+    harness: Harness, valkey: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Ear.wait
+    sent: list[bytes] = []
+
+    def deaf(self: Ear, timeout_s: float) -> list[tuple[bytes, bytes]]:
+        if not sent:
+            sent.append(harness.send())
+            return []
+        return waits(self, timeout_s)
+
+    monkeypatch.setattr(glance, "FRESH_S", 0)
+    monkeypatch.setattr(Ear, "wait", deaf)
+    worker = harness.worker()
+    interest = Interest(queues=None, worker=worker)
+    harness.claim(worker)
+    assert {hint.kind for hint in harness.engine.listen(interest, 30)} == {"work"}
+    assert len(harness.claim(worker)) == 1
+    assert harness.engine.listen(interest, 0) == []
+    with valkey.client() as client:
+        assert client.smembers(b"{%b}:idle:*" % valkey.name.encode()) == set()
 
 
 def test_who_sees_that_another_one_sweeps_does_not_ask_for_it(

@@ -17,6 +17,10 @@ from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
 from tests.soak.waiting import wait_for
 from windlass.core.errors import StoreClosed, StoreUnavailable, UnfitServer
+from windlass.core.ids import new_id
+from windlass.core.job import Job, Request
+from windlass.engines.protocol import Interest
+from windlass.engines.redis import RedisEngine, read_address
 from windlass.engines.redis.link import Link, Outage
 from windlass.engines.redis.script import Script
 
@@ -231,6 +235,34 @@ def test_a_forked_child_does_not_end_what_its_parent_hears(valkey: Namespace, co
     wait_for("the ear to hear", lambda: link.ask(b"PUBLISH", b"one", b"x"))
     thread.join(30)
     assert heard == [(b"one", b"x")]
+
+
+def test_a_forked_child_listens_with_an_ear_of_its_own(valkey: Namespace, connect: Connect) -> None:
+    def ears() -> int:
+        (number,) = (int(count) for count in connect(valkey.url).ask(b"PUBSUB", b"NUMSUB", channel)[1::2])
+        return number
+
+    engine = RedisEngine(read_address(valkey.url))
+    engine.open()
+    end = new_id()
+    channel = b"{%b}:end:%b" % (valkey.name.encode(), end)
+    engine.insert([Job(request=Request(id=end, task="task", queue="q", payload=b""))])
+    assert engine.listen(Interest(ends=frozenset({end})), 0) == []
+    assert ears() == 1
+    done, told = os.pipe()
+    child = os.fork()
+    if not child:  # pragma: no cover
+        engine.listen(Interest(ends=frozenset({end})), 0)
+        os.write(told, b"x")
+        signal.pause()
+    assert os.read(done, 1) == b"x"
+    both = ears()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(done)
+    os.close(told)
+    engine.close()
+    assert both == 2
 
 
 def test_a_check_that_refuses_the_new_server_refuses_the_call(new_server: NewServer, connect: Connect) -> None:

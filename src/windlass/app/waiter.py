@@ -100,6 +100,8 @@ class Waiter:
         self._thread: threading.Thread | None = None
         self._asleep: Engine | None = None
         """The store in which the listener sleeps."""
+        self._overhears = False
+        """Whether the store may still tell of ends for which nobody waits any more."""
         self._outage = Outage()
         self._closing = threading.Event()
 
@@ -250,6 +252,9 @@ class Waiter:
         with self._lock:
             if not self._listened_for:
                 self._outage.lose_sight()
+                if self._overhears and not self._closing.is_set():
+                    self._overhears = False
+                    return frozenset()
                 if not self._closing.is_set():
                     self._lock.wait(IDLE_S)
             if not self._listened_for:
@@ -259,13 +264,15 @@ class Waiter:
             return frozenset(self._listened_for)
 
     def _hear(self, engine: Engine, ends: frozenset[JobId]) -> None:
-        # In an outage it does not sleep there: that the store is back is to be known at once.
-        wait_s = 0.0 if self._outage.lasts else LOOK_S
+        # In an outage it does not sleep there: that the store is back is to be known at once. Nor where nobody waits
+        # any more: that is only to say so, for ends that nobody reads would be told and kept there.
+        wait_s = 0.0 if self._outage.lasts or not ends else LOOK_S
         try:
             hints = engine.listen(Interest(ends=ends, worker=self._token), wait_s)
         finally:
             self._asleep = None
         ended = {hint.id: hint.job for hint in hints if hint.kind == "end" and hint.id is not None}
+        self._overhears = not ended.keys() >= ends
         for job_id, job in ended.items():
             if job is not None:
                 self._answer(job_id, job)

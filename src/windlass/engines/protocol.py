@@ -439,7 +439,7 @@ class Interest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):
-    """Only ever a hint: losing one costs at most a second."""
+    """Only ever a hint: losing one costs at most two seconds."""
 
     kind: Literal["work", "end", "order", "closed"]  # what happened
     queue: str | None = None  # where there is work

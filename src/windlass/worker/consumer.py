@@ -209,6 +209,9 @@ class Consumer(Service):
     def _listen_for(self, *looked: Claims) -> float:
         """Sleeps in the store's wait until something comes or is due."""
         waits_us = [found.wait_us for found in looked if found.wait_us is not None]
+        suspects_us = self._suspects_at_us - self._clock.monotonic_us()
+        if 0 < suspects_us < SUSPECTS_US:  # they were not asked for this time, and the store may count them as seen
+            waits_us.append(suspects_us)
         self._listen_s = min([NARROW_S if self._narrow else LOOK_S, *(wait_us / 1e6 for wait_us in waits_us)])
         return self._listen_s
 
@@ -237,11 +240,10 @@ class Consumer(Service):
         except BaseException:
             self._unsure = True
             raise
-        if found.claims or self._unsure:
-            # After an answer that was lost even an empty one counts: what the store gave then may have been taken back
-            # since, and to the same ticket it would say nothing for ever.
-            self.ticket += 1
-            self._unsure = False
+        # An empty answer counts, too: under the same ticket the store would repeat it for ever, where a lost answer was
+        # taken back since, or a record cannot be read.
+        self.ticket += 1
+        self._unsure = False
         if found.claims:
             self._desk.take_in(found.claims)
         self.asking = False

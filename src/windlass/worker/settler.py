@@ -162,24 +162,33 @@ class Settler(Service):
 
     def _settled(self, ends: Sequence[Settlement], verdicts: Sequence[Verdict]) -> None:
         is_wanted = self._bus.wanted(Settled)
-        counts: Counter[tuple[str, str, str]] = Counter()
-        for settlement, verdict in zip(ends, verdicts, strict=True):
-            claim = self._desk.open.get(settlement.id)
-            if claim is not None and claim.fence == settlement.fence:
-                self._desk.let_go(claim.id)
-                if settlement.outcome is not None:
-                    name = settlement.outcome.value if verdict is not Verdict.STALE else "stale"
-                    counts[claim.queue, claim.task, name] += 1
-                if is_wanted:
-                    self._publish(claim, settlement, verdict)
+        for settlement, verdict, claim in zip(ends, verdicts, self._let_go(ends, verdicts), strict=True):
+            if claim is not None and is_wanted:
+                self._publish(claim, settlement, verdict)
             if verdict is Verdict.STALE:
                 log.warning(
                     "Job %s was not ours any more (another worker has it, or it was removed); its end is dropped.",
                     show_id(settlement.id),
                 )
             self.on_answer(settlement, verdict)
+
+    def _let_go(self, ends: Sequence[Settlement], verdicts: Sequence[Verdict]) -> list[Claim | None]:
+        """The claims that these ends were of, as far as they were still held; their outcomes are counted."""
+        claims: list[Claim | None] = []
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for settlement, verdict in zip(ends, verdicts, strict=True):
+            claim = self._desk.open.get(settlement.id)
+            if claim is not None and claim.fence != settlement.fence:
+                claim = None
+            if claim is not None:
+                self._desk.let_go(claim.id)
+                if settlement.outcome is not None:
+                    name = settlement.outcome.value if verdict is not Verdict.STALE else "stale"
+                    counts[claim.queue, claim.task, name] += 1
+            claims.append(claim)
         with self._counting:
             self._counts.update(counts)
+        return claims
 
     def _publish(self, claim: Claim, settlement: Settlement, verdict: Verdict) -> None:
         self._bus.publish(

@@ -33,9 +33,6 @@ def claim(admission: Admission, order: Order, now_us: int) -> Claims:
     if claimed:
         # An empty-handed claim leaves no trace: it may be repeated as a new one.
         desk.ticket = order.ticket
-    if not order.suspects:
-        # Who looked for suspects has seen none of the others: listening must not take them for seen.
-        desk.looked = store.version
     return Claims(claims=tuple(map(_shown, claimed)), wait_us=_wait_us(store, again_us, now_us))
 
 

@@ -27,6 +27,7 @@ from windlass.engines.checks import (
     check_query,
     check_settlements,
 )
+from windlass.engines.looked import Looked
 from windlass.engines.memory import claim, facts, renew, search, settle, sweep
 from windlass.engines.memory.admission import Admission
 from windlass.engines.memory.listen import Switchboard
@@ -93,6 +94,7 @@ class MemoryEngine:
         self._limits = limits or Limits()
         self._clock: Clock = SystemClock()
         self._room: Room | None = None
+        self._looked = Looked()
 
     def open(self) -> Opened:
         with _rooms_lock:
@@ -142,7 +144,11 @@ class MemoryEngine:
     def claim(self, order: Order, /) -> Claims:
         check_order(order)
         with self._step() as (admission, now_us):
-            return claim.claim(admission, order, now_us)
+            claims = claim.claim(admission, order, now_us)
+            if not order.suspects:
+                # Who looked for suspects has seen none of the others: listening must not take them for seen.
+                self._looked.claimed(order.worker, admission.store.version)
+            return claims
 
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
         check_settlements(settlements, self._limits)
@@ -215,7 +221,7 @@ class MemoryEngine:
     def listen(self, interest: Interest, timeout_s: float, /) -> list[Hint]:
         room = self._opened()
         with room.lock:
-            return room.switchboard.listen(self, room.store, interest, timeout_s)
+            return room.switchboard.listen(self, room.store, interest, self._looked.at(interest), timeout_s)
 
     def signal(self, hints: Sequence[Hint], /) -> None:
         room = self._opened()

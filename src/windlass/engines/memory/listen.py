@@ -62,28 +62,30 @@ class Switchboard:
                 ear.hints.append(Hint(kind="closed"))
                 ear.bell.notify()
 
-    def listen(self, owner: object, store: Store, interest: Interest, timeout_s: float) -> list[Hint]:
+    def listen(
+        self, owner: object, store: Store, interest: Interest, looked: int | None, timeout_s: float
+    ) -> list[Hint]:
+        """`looked`: the store's version that the listener knows; a newer one means that it missed something."""
         deadline = time.monotonic() + timeout_s
         ear = Ear(owner, interest, self._lock)
-        ear.hints += missed(store, interest)
+        ear.hints += missed(store, interest, looked)
         self._ears.append(ear)
         try:
             while not ear.hints and (left_s := deadline - time.monotonic()) > 0:
                 if not ear.bell.wait(min(left_s, NET_S)):
-                    ear.hints += missed(store, interest)
+                    ear.hints += missed(store, interest, looked)
             return ear.hints
         finally:
             self._ears.remove(ear)
 
 
-def missed(store: Store, interest: Interest) -> Sequence[Hint]:
+def missed(store: Store, interest: Interest, looked: int | None) -> Sequence[Hint]:
     """What happened between the listener's last look and now, so that nobody sleeps on it."""
     hints = [
         Hint(kind="end", id=job_id)
         for job_id in interest.ends
         if (row := store.rows.get(job_id)) is None or row.state in ENDED
     ]
-    desk = store.desks.get(interest.worker) if interest.worker is not None else None
-    if desk is not None and interest.queues != () and desk.looked not in (-1, store.version):
+    if looked is not None and looked != store.version:
         hints.append(Hint(kind="work"))
     return hints

@@ -214,8 +214,6 @@ class Desk:
     unbroken_since_us: int
     lost: bool = False
     ticket: int = 0
-    looked: int = -1
-    """The store's version at its last claim: a newer one means that listening would miss something."""
     running: dict[JobId, Row] = field(default_factory=dict[JobId, Row])
 
     @property

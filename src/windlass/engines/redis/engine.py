@@ -16,7 +16,7 @@ import msgspec
 
 from windlass.core.clock import Clock, SystemClock
 from windlass.core.errors import StoreClosed, StoreFull
-from windlass.core.ids import JobId, WorkerId
+from windlass.core.ids import JobId
 from windlass.core.intake import check_jobs
 from windlass.core.job import Job
 from windlass.core.lifecycle import why_not
@@ -35,6 +35,7 @@ from windlass.engines.checks import (
     is_gate,
 )
 from windlass.engines.findings import Finding, Level, tell
+from windlass.engines.looked import Looked
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
@@ -126,7 +127,7 @@ class RedisEngine:
         self._is_new = False
         """Whether the server is another one than the one that was examined, or was restarted since."""
         self._id: bytes | None = None
-        self._looked: dict[WorkerId, int] = {}
+        self._looked = Looked()
         self._glance: Glance | None = None
         self._judged_us: int | None = None
         """When a worker that may judge last swept, as far as this one knows."""
@@ -289,7 +290,7 @@ class RedisEngine:
         wait_us, version, *found = self._run("claim", [self._packed_limits, asked])
         if not order.suspects:
             # Who looked for suspects has seen none of the others: listening must not take them for seen.
-            self._looked[order.worker] = version
+            self._looked.claimed(order.worker, version)
         claims = tuple(filter(None, map(read_claim, found[::3], found[1::3], found[2::3])))
         if 3 * len(claims) < len(found):
             wait_us = 0  # in place of those that cannot be read there may be others
@@ -447,7 +448,8 @@ class RedisEngine:
     def listen(self, interest: Interest, timeout_s: float, /) -> list[Hint]:
         self._opened()
         assert self._listeners is not None
-        return self._listeners.listen(interest, self._looked.get(interest.worker or b"", -1), timeout_s)
+        looked = self._looked.at(interest)
+        return self._listeners.listen(interest, -1 if looked is None else looked, timeout_s)
 
     def signal(self, hints: Sequence[Hint], /) -> None:
         self._opened()

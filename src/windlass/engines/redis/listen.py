@@ -8,6 +8,7 @@ first (glance.py): as long as that is the one of its last claim, no work has com
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -39,8 +40,11 @@ class Post:
     def __init__(self, ear: Ear) -> None:
         self.ear = ear
         self.name = new_id().hex()
+        self.pid = os.getpid()
         self.idle = False
         """Whether a script may ring it: not any more once one has."""
+        self.rung = False
+        """Whether one has, and it was not heard: that word would be taken for a later one."""
 
 
 class Listeners:
@@ -78,6 +82,9 @@ class Listeners:
                 post.ear.listen_on(self._channels(post, interest))
                 hints = self._wait(post, interest, rooms, looked, until_s)
                 self._rise(post, rooms)
+                if post.rung:
+                    post.ear.close()
+                    return [*(hints or ()), Hint(kind="work")]
             except BaseException:
                 post.ear.close()
                 with suppress(StoreUnavailable, StoreClosed):
@@ -100,7 +107,7 @@ class Listeners:
                 return None
             heard = post.ear.wait(min(left_s, NET_S))
             if heard:
-                hints = [self._hint(channel, data) for channel, data in heard]
+                hints = [self._hint(channel, data, post) for channel, data in heard]
                 post.idle = post.idle and not any(hint.kind == "work" for hint in hints)
                 return hints
             if not self._is_quiet(interest, looked):
@@ -121,10 +128,11 @@ class Listeners:
         ends = sorted(interest.ends)
         hints: list[Hint] = []
         for start in range(0, max(1, len(ends)), MOST_ENDS):
-            post.idle = bool(rooms)  # before it is known: an answer may be lost
-            work, *ended = self._run("listen", [_idler(post, rooms), head, *ends[start : start + MOST_ENDS]])
+            was_idle, post.idle = post.idle, bool(rooms)  # before it is known: an answer may be lost
+            work, is_idle, *ended = self._run("listen", [_idler(post, rooms), head, *ends[start : start + MOST_ENDS]])
             hints += [Hint(kind="end", id=job_id) for job_id in ended]
-            if work and not start:
+            post.rung = post.rung or (was_idle and not is_idle)
+            if (work and not start) or post.rung:
                 hints.append(Hint(kind="work"))
             post.idle = bool(rooms) and not work and not ended
         return hints
@@ -132,8 +140,8 @@ class Listeners:
     def _rise(self, post: Post, rooms: tuple[str, ...]) -> None:
         """No script rings it from now on."""
         if post.idle:
-            self._run("listen", [_idler(post, rooms), msgspec.msgpack.encode((-1, rooms, "rise"))])
-            post.idle = False
+            _, is_idle = self._run("listen", [_idler(post, rooms), msgspec.msgpack.encode((-1, rooms, "rise"))])
+            post.idle, post.rung = False, post.rung or not is_idle
 
     # ── ears ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,8 +157,8 @@ class Listeners:
         return found or Post(self._link.subscription())
 
     def _is_here(self, post: Post) -> bool:
-        """Whether the ear is on the server that answers us: another one may have taken over."""
-        return post.ear.run_id == self._link.run_id
+        """Whether the ear is ours, not that of a process we were forked from, and on the server that answers us."""
+        return post.ear.run_id == self._link.run_id and post.pid == os.getpid()
 
     def _give_back(self, post: Post) -> None:
         with self._lock:
@@ -167,11 +175,12 @@ class Listeners:
         names += [b"order:" + each.hex().encode() for each in (interest.worker, interest.bell) if each is not None]
         return frozenset(self._prefix + name for name in names)
 
-    def _hint(self, channel: bytes, data: bytes) -> Hint:
+    def _hint(self, channel: bytes, data: bytes, post: Post) -> Hint:
         kind, _, what = channel.removeprefix(self._prefix).partition(b":")
         match kind:
             case b"end":
-                return Hint(kind="end", id=what, job=read_told(what, data))
+                # What a server says that lost its place meanwhile may be told otherwise by the one that has it.
+                return Hint(kind="end", id=what, job=read_told(what, data) if self._is_here(post) else None)
             case b"order":
                 return Hint(kind="order", id=bytes.fromhex(what.decode()))
             case _:

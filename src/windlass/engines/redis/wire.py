@@ -99,7 +99,7 @@ class Wire:
     def send(self, *command: Argument) -> None:
         try:
             self._socket.sendall(_pack(command))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: of TLS, closed under our hands
             raise self._cut(error) from None
 
     def read(self) -> Any:
@@ -111,7 +111,7 @@ class Wire:
                 if not received:
                     raise ConnectionResetError
                 reader.feed(received)
-        except (hiredis.ProtocolError, OSError) as error:
+        except (hiredis.ProtocolError, OSError, ValueError) as error:
             raise self._cut(error) from None
         if isinstance(answer, ResponseError):
             raise Answered(str(answer))

@@ -35,6 +35,7 @@ from windlass.engines.checks import (
     check_settlements,
 )
 from windlass.engines.findings import Finding
+from windlass.engines.looked import Looked
 from windlass.engines.protocol import (
     ALL_PARTS,
     BATCH,
@@ -119,7 +120,7 @@ class SqliteEngine:
         self._reopen = False
         self._told_behind = False
         self._looked_at_disk_s = -1.0
-        self._looked: dict[WorkerId, int] = {}
+        self._looked = Looked()
         _engines.add(self)
 
     # ── open, close ─────────────────────────────────────────────────────────────────────────────────────
@@ -187,7 +188,7 @@ class SqliteEngine:
             hands.forget()
             _graveyard.append(hands)
             self._reopen = True
-            self._looked = {}
+            self._looked = Looked()
 
     def _held(self) -> Hands:
         if self._hands is None:
@@ -273,7 +274,7 @@ class SqliteEngine:
         claims, commits = self._write(work)
         if not order.suspects:
             # Who looked for suspects has seen none of the others: listening must not take them for seen.
-            self._looked[order.worker] = commits
+            self._looked.claimed(order.worker, commits)
         return claims
 
     def settle(self, settlements: Sequence[Settlement], /) -> list[Verdict]:
@@ -299,7 +300,7 @@ class SqliteEngine:
         orders = self._write(lambda tx: renew.renew(tx, beat))
         if orders.gone or beat.bye:
             hands.bells.forget(worker)
-            self._looked.pop(worker, None)
+            self._looked.forget(worker)
             if by_lock:
                 hands.owners.release(worker)
         return orders
@@ -366,18 +367,18 @@ class SqliteEngine:
     def listen(self, interest: Interest, timeout_s: float, /) -> list[Hint]:
         hands = self._held()
         try:
-            return hands.bells.listen(interest, timeout_s, lambda: self._missed(interest))
+            looked = self._looked.at(interest)
+            return hands.bells.listen(interest, timeout_s, lambda: self._missed(interest, looked))
         except StoreError:
             hands.readers.check_in_place()
             raise
 
-    def _missed(self, interest: Interest) -> list[Hint]:
+    def _missed(self, interest: Interest, looked: int | None) -> list[Hint]:
         """What happened between the listener's last look and now, so that nobody sleeps on it."""
         if self._hands is None:
             return []
         ends = msgspec.json.encode([job_id.hex() for job_id in interest.ends]).decode()
         queues = None if interest.queues is None else msgspec.json.encode(interest.queues).decode()
-        looked = self._looked.get(interest.worker or b"")
         soon_us = self._clock.now_us() + int(NET_S * 1e6)  # what is due later is seen by a later look
 
         def look(db: Database) -> list[Hint]:

@@ -159,6 +159,22 @@ class Telling:
 
     # ── hints ───────────────────────────────────────────────────────────────────────────────────────────
 
+    def test_a_listener_hears_of_what_came_between_its_claims_for_some_tasks_and_for_others(
+        self, harness: Harness
+    ) -> None:
+        worker = harness.worker()
+        assert not harness.claim(worker, tasks=frozenset({"some"}))
+        harness.send("some")
+        assert not harness.claim(worker, tasks=frozenset({"others"}))
+        for _ in range(2):  # and again, as long as it has not claimed
+            hints = harness.engine.listen(Interest(queues=None, worker=worker), Listener.LONGEST_S)
+            assert [hint.kind for hint in hints] == ["work"]
+        assert len(harness.claim(worker, tasks=frozenset({"some"}))) == 1
+        assert not harness.claim(worker)
+        harness.engine.listen(Interest(queues=None, worker=worker), 0)  # it may be told once more of what it has
+        assert not harness.claim(worker)
+        assert harness.engine.listen(Interest(queues=None, worker=worker), 0) == []
+
     def test_a_listener_with_nothing_to_hear_returns_empty_handed(self, harness: Harness) -> None:
         worker = harness.worker()
         assert harness.claim(worker) == []

@@ -7,7 +7,7 @@
 -- returns for each settlement accepted, already or stale
 -- Only the claim that holds the current fence changes anything, and it does so once.
 
-local MOST_TOLD = 16384
+local MOST_TOLD = 4096
 
 -- first: plain successes alone, as nearly all ends are: jobs in their first attempt, without a lane, a flow, a key or anything
 -- else that makes a row longer. What is written is what the modules would write. Gives nothing, and has written nothing,
