@@ -55,6 +55,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     held_s: float = 1.0
     idlers: int = 8
     idle_s: float = 30.0
+    settled_s: float = 20.0
+    """How long workers have been there before they are measured idle: what they do at first is no part of it."""
     patience_s: float = 60.0
     """How long a lost job is waited for, and anything else that must come."""
     lost_s: float = 5.0
@@ -63,7 +65,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 QUICK = Sizes(
     many=200, ones=20, together=1_000, coroutines=100, send_limit_s=1.0, share=0.1, grown=(200, 2_000),
-    drain_limit_s=20.0, starts=5, imports=1, held_s=0.1, idlers=2, idle_s=1.0, patience_s=20.0,
+    drain_limit_s=20.0, starts=5, imports=1, held_s=0.1, idlers=2, idle_s=1.0, settled_s=0.0, patience_s=20.0,
 )  # fmt: skip
 
 
@@ -185,6 +187,7 @@ class Contestant:
             with ExitStack() as stack:
                 workers = [stack.enter_context(self.worker(place)) for _ in range(self.sizes.idlers)]
                 self._until_quiet(workers)
+                time.sleep(self.sizes.settled_s)
                 with_workers_s = self._idle_cpu_s(place)
                 for worker in workers:
                     worker.check()

@@ -150,6 +150,49 @@ def test_a_value_of_the_annotated_type_comes_back_equal_and_of_that_type(annotat
         assert type(back) is type(value)
 
 
+def _call(number: int, text: str = "", share: float = 0.0, yes: bool = False, *rest: int, **named: int) -> None:
+    """What most calls look like."""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [(1,), (-(10**30), "a\x00\U0001f600"), (1, "x", 0.1), (0, "", 1e308, True), (1, '{"\\u0000secret": 1}')],
+)
+def test_arguments_that_are_sure_to_fit_come_back_as_they_are(args: tuple[Any, ...]) -> None:
+    signature = Signature(_call)
+    assert signature.is_sure_to_fit(args, {})
+    read, named = signature.decode(encode_arguments(args, {}))
+    assert [(type(value), value) for value in read] == [(type(value), value) for value in args]
+    assert named == {}
+
+
+class Text(str):
+    """No plain text."""
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        (("1",), {}),
+        ((True,), {}),
+        ((1, Text("x")), {}),
+        ((1, "x", 1), {}),
+        ((1, None), {}),
+        ((1, "x", 0.1, True, 5), {}),
+        ((1,), {"text": "x"}),
+    ],
+)
+def test_other_arguments_are_not_sure_to_fit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    assert not Signature(_call).is_sure_to_fit(args, kwargs)
+
+
+def test_annotations_that_ask_for_more_than_a_type_are_looked_at() -> None:
+    def some(number: Annotated[int, msgspec.Meta(gt=0)], choice: Literal[1]) -> None: ...
+
+    assert not Signature(some).is_sure_to_fit((1,), {})
+    assert not Signature(some).is_sure_to_fit((1, 1), {})
+
+
 def test_unannotated_parameters_get_what_json_gives() -> None:
     def task(a, b=None, *rest, c=1, **more): ...  # pyright: ignore
 

@@ -230,14 +230,15 @@ class Task(Sender[P, R]):
         return Signature(self.function, self.injected) if self.injected else Signature.of(self.function)
 
     def _payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Sealed arguments that are sure to fit: they have been read back as the worker will read them."""
+        """Sealed arguments that are sure to fit: unless that is plain to see, they are read back as a worker will."""
         signature = self.signature
         try:
             signature.check(args, kwargs)
         except WrongType as error:
             raise self._option_among(kwargs) or error from None
         payload = encode_arguments(args, kwargs, self._house.limits)
-        signature.decode(payload, self._house.limits)
+        if not signature.is_sure_to_fit(args, kwargs):
+            signature.decode(payload, self._house.limits)
         return payload
 
     def _returns(self) -> Any:

@@ -29,6 +29,7 @@ from windlass.core.secret import MARK_IN_JSON, revived
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _EMPTY: Final = inspect.Parameter.empty
+_PLAIN: Final = frozenset({bool, float, int, str})
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -50,6 +51,7 @@ class Signature:
         "_most",
         "_named",
         "_names",
+        "_plain",
         "_reads",
         "_required",
         "_rest",
@@ -63,12 +65,14 @@ class Signature:
         # Those that the sender does not pass are no part of the stored arguments.
         found = _passed(_parameters(function, self.name), without)
         hints = _Hints(function, self.name)
-        readers = {each.name: reader(hints.of(each), f"`{each.name}` of {self.name}") for each in found}
+        types = {each.name: hints.of(each) for each in found}
+        readers = {name: reader(type_, f"`{name}` of {self.name}") for name, type_ in types.items()}
         required = [each for each in found if each.default is _EMPTY]
         #: The result's annotation, for `decode_result`; Any where there is none or it cannot be resolved.
         self.returns: Any = hints.returns()
         self._names = tuple(each.name for each in found if each.kind in _POSITIONAL)
         self._reads = tuple(readers[name] for name in self._names)
+        self._plain = tuple(types[name] if _is_plain(types[name]) else None for name in self._names)
         self._by_name = {each.name: readers[each.name] for each in found if each.kind in _NAMED}
         self._rest = next((readers[each.name] for each in found if each.kind is each.VAR_POSITIONAL), None)
         self._rest_named = next((readers[each.name] for each in found if each.kind is each.VAR_KEYWORD), None)
@@ -114,6 +118,10 @@ class Signature:
         if missing:
             name = next(name for name in (*self._named, *self._by_name) if name in missing)
             raise self._refuse(f"needs a value for `{name}`")
+
+    def is_sure_to_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether all are texts, numbers or truth values where just that is annotated: `decode` gives the same."""
+        return not kwargs and tuple(map(type, args)) == self._plain[: len(args)]
 
     def takes(self, name: str) -> bool:
         """Whether a sender may give an argument of that name."""
@@ -186,6 +194,10 @@ class Signature:
     def _refuse(self, what: str, hint: str = "") -> WrongType:
         todo = "Call it as it is defined; after changing a task's parameters, keep old ones until old jobs ran."
         return WrongType(f"{self.name} {what}.", f"{hint} {todo}".strip())
+
+
+def _is_plain(annotation: Any) -> bool:
+    return isinstance(annotation, type) and annotation in _PLAIN
 
 
 def _passed(parameters: Iterable[inspect.Parameter], without: Collection[str]) -> list[inspect.Parameter]:
