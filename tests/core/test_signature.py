@@ -166,6 +166,27 @@ def test_arguments_that_are_sure_to_fit_come_back_as_they_are(args: tuple[Any, .
     assert named == {}
 
 
+@pytest.mark.parametrize(("args", "kwargs"), [((1, "x"), {}), ((1,), {"text": "x"}), ((), {"number": 1}), ((1,), {})])
+def test_plain_arguments_may_be_given_by_name_or_left_to_their_defaults(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    def plain(number: int, text: str = "") -> None: ...
+
+    assert Signature(plain).decode(encode_arguments(args, kwargs)) == (args, kwargs)
+
+
+@pytest.mark.parametrize("args", [("1", "x"), (1, None), (1, "x", 2), (True, "x"), (1.5, "x")])
+def test_plain_arguments_of_other_types_are_refused_by_name(args: tuple[Any, ...]) -> None:
+    def plain(number: int, text: str) -> None: ...
+
+    with pytest.raises(WrongType, match="plain"):
+        Signature(plain).decode(encode_arguments(args, {}))
+
+
+def test_a_function_without_parameters_is_called_without_any() -> None:
+    assert Signature(lambda: None).decode(encode_arguments((), {})) == ((), {})
+
+
 class Text(str):
     """No plain text."""
 

@@ -56,6 +56,7 @@ class Signature:
         "_required",
         "_rest",
         "_rest_named",
+        "_whole",
         "name",
         "returns",
     )
@@ -73,6 +74,7 @@ class Signature:
         self._names = tuple(each.name for each in found if each.kind in _POSITIONAL)
         self._reads = tuple(readers[name] for name in self._names)
         self._plain = tuple(types[name] if _is_plain(types[name]) else None for name in self._names)
+        self._whole = _whole(self._plain) if len(self._plain) == len(found) and all(self._plain) else None
         self._by_name = {each.name: readers[each.name] for each in found if each.kind in _NAMED}
         self._rest = next((readers[each.name] for each in found if each.kind is each.VAR_POSITIONAL), None)
         self._rest_named = next((readers[each.name] for each in found if each.kind is each.VAR_KEYWORD), None)
@@ -141,6 +143,11 @@ class Signature:
         `WrongType` names the argument that does not fit, `CorruptRecord` says that the record is damaged.
         """
         body = open_json(data, limits, WRAPPED)
+        if self._whole is not None:
+            try:
+                return self._whole(body).a, {}
+            except (msgspec.DecodeError, UnicodeError):
+                pass  # some are left to their defaults, given by name, or wrong, which is told below
         try:
             call = _CALL.decode(body)
         except RecursionError:
@@ -198,6 +205,12 @@ class Signature:
 
 def _is_plain(annotation: Any) -> bool:
     return isinstance(annotation, type) and annotation in _PLAIN
+
+
+def _whole(types: tuple[type | None, ...]) -> Callable[[bytes], Any]:
+    """Reads all arguments at once, where they are plain, all there and given by position."""
+    call = msgspec.defstruct("_Whole", [("a", tuple[types])], frozen=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(call).decode
 
 
 def _passed(parameters: Iterable[inspect.Parameter], without: Collection[str]) -> list[inspect.Parameter]:
