@@ -10,7 +10,7 @@ from tests.worker.rig import ByHand, Rig
 from windlass.app.app import App
 from windlass.core.errors import StoreUnavailable
 from windlass.core.job import Job, State
-from windlass.engines.protocol import BATCH, Note, Settlement
+from windlass.engines.protocol import BATCH, Claims, Note, Order, Settlement
 from windlass.testing.faults import Fault
 from windlass.worker.consumer import LOOK_S, NARROW_S, PATIENCE_US
 from windlass.worker.executor import given_back
@@ -171,6 +171,25 @@ def test_an_idle_consumer_sleeps_until_something_comes_due(rig: Rig) -> None:
     assert rig.consume() == LOOK_S
     rig.app.named("double").using(delay=7).delay(1)
     assert rig.consume() == 7
+
+
+def test_an_idle_consumer_sleeps_long_whatever_time_its_claims_take(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = rig.engine.claim
+
+    def slowly(order: Order) -> Claims:
+        rig.advance(0.01)
+        return claim(order)
+
+    monkeypatch.setattr(rig.engine, "claim", slowly)
+    assert [rig.consume() for _ in range(3)] == [LOOK_S] * 3
+
+
+def test_who_does_not_ask_for_suspects_this_time_sleeps_until_it_may(rig: Rig) -> None:
+    send(rig.app, 1)
+    assert rig.consume() == LOOK_S
+    rig.advance(0.25)
+    assert rig.crew.desk.open
+    assert rig.consume() == 0.75
 
 
 def test_a_lost_answer_strands_no_claim(rig: Rig) -> None:

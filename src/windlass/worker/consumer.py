@@ -170,7 +170,7 @@ class Consumer(Service):
             if not wishes:
                 return 0
             self._narrow = self._narrow or self._leaves_some_out(wishes)
-        return self._listen_for(*answers)
+        return self._listen_for(now_us, *answers)
 
     def _ask(self, wishes: list[Wish]) -> tuple[list[Claims], bool]:
         """What came, and whether that was all there is for us: fewer than were asked for."""
@@ -206,12 +206,12 @@ class Consumer(Service):
             named |= wish.tasks
         return not named.issuperset(self._staff.tasks())
 
-    def _listen_for(self, *looked: Claims) -> float:
+    def _listen_for(self, now_us: int, *looked: Claims) -> float:
         """Sleeps in the store's wait until something comes or is due."""
         waits_us = [found.wait_us for found in looked if found.wait_us is not None]
-        suspects_us = self._suspects_at_us - self._clock.monotonic_us()
-        if 0 < suspects_us < SUSPECTS_US:  # they were not asked for this time, and the store may count them as seen
-            waits_us.append(suspects_us)
+        if now_us < self._suspects_at_us < now_us + SUSPECTS_US:
+            # They were not asked for this time, and the store may count them as seen.
+            waits_us.append(self._suspects_at_us - now_us)
         self._listen_s = min([NARROW_S if self._narrow else LOOK_S, *(wait_us / 1e6 for wait_us in waits_us)])
         return self._listen_s
 
