@@ -1,7 +1,7 @@
 """A glance at the store's head: its version, the last whole sweep, how many succeeded.
 
 Several loops of a process look there once a second, as a net under what they are told. To answer one of them costs a
-server that sleeps more than all that it says; so one question serves all who ask within half a second.
+server that sleeps more than all that it says; so one question serves all who ask within a second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from windlass.engines.redis.link import Link
 
-FRESH_S: Final = 0.5
+FRESH_S: Final = 0.9
 
 
 class Head(NamedTuple):
@@ -31,7 +31,7 @@ class Glance:
         self._seen: tuple[float, Head] | None = None
 
     def look(self) -> Head:
-        """The head as it was half a second ago, or later."""
+        """The head as it was within the last second."""
         now_s = time.monotonic()
         if self._seen is None or now_s - self._seen[0] >= FRESH_S:
             said = self._link.ask(b"HMGET", self._link.address.meta_key, b"version", b"judged", b"succeeded")
