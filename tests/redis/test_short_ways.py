@@ -24,12 +24,8 @@ from windlass.engines.redis import engine as engine_module
 from windlass.engines.redis.script import Script
 from windlass.testing.clock import FakeClock, travel
 
-SHORT = {
-    "insert": "if #ARGV == 8 and",
-    "claim": "local plain = claim_plain()",
-    "settle": "local plain = settle_plain()",
-}
-LONG = {"insert": "if false and", "claim": "local plain = false", "settle": "local plain = false"}
+SHORT = {verb: f"local plain = {verb}_plain()" for verb in ("insert", "claim", "settle")}
+LONG = "local plain = false"
 STEPS = 120
 ALL = """
 local all, cursor = {}, '0'
@@ -86,7 +82,7 @@ def _long(verb: str) -> Script:
         return script
     source = script.source.decode()
     assert source.count(SHORT[verb]) == 1
-    return Script(verb, source.replace(SHORT[verb], LONG[verb]).encode())
+    return Script(verb, source.replace(SHORT[verb], LONG).encode())
 
 
 class Story:

@@ -5,7 +5,7 @@ runs from its first line at every call: a function that is defined for nothing c
 there are two kinds of files. Parts (lua/parts) are local functions and variables that stand at the beginning of each
 script that names them in its `-- with:` line. Modules (lua/modules) are functions in a table, `lanes.join`: those that
 a script names are defined at its beginning too; the others that it may come to are defined when it first uses one.
-What stands between `-- first:` and `-- then:` in a verb runs before all of them but `base` and `telling`. It may be all
+What stands between `-- first:` and `-- then:` in a verb runs before all of them but a few (`_BEFORE`). It may be all
 that a call needs.
 """
 
@@ -23,6 +23,8 @@ from windlass.engines.redis.script import Script
 _FOLDER = resources.files("windlass.engines.redis").joinpath("lua")
 VERBS = tuple(sorted(file.name.removesuffix(".lua") for file in _FOLDER.iterdir() if file.name.endswith(".lua")))
 _MODULES = tuple(sorted(file.name.removesuffix(".lua") for file in _FOLDER.joinpath("modules").iterdir()))
+_BEFORE = ("base", "telling", "splicing")
+"""The parts that what a verb does first may use."""
 _WITH = re.compile(r"^-- with:(.*)$", re.MULTILINE)
 _FIRST = re.compile(r"^-- first:.*?^-- then:$", re.MULTILINE | re.DOTALL)
 _USED = re.compile(rf"\b({'|'.join(_MODULES)})\.(?!\.)")
@@ -48,7 +50,7 @@ def script(name: str) -> Script:
     named = found[1].split()
     at_once = [name for name in named if name in _MODULES]
     parts = {part: _read("parts", f"{part}.lua") for part in ("base", *named) if part not in _MODULES}
-    first = [*(parts.pop(part) for part in ("base", "telling") if part in parts), *_FIRST.findall(verb)]
+    first = [*(parts.pop(part) for part in _BEFORE if part in parts), *_FIRST.findall(verb)]
     assert not _used(*first), f"what {name}.lua does first cannot use what is defined later"
     verb = _FIRST.sub("", verb)
     rarely = sorted(_used(*parts.values(), verb, *map(_module, at_once)) - set(at_once))

@@ -1,5 +1,5 @@
 -- claim: takes ready jobs for a worker, in the order of rank, through the gates that are open.
--- with: telling limits rows shelves finish spared writing desks fences
+-- with: telling splicing limits rows shelves finish spared writing desks fences
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, {worker, ticket, limit, suspects, queues or false, tasks or false, free, total}
@@ -32,29 +32,35 @@ local function claim_plain()
   local due = tonumber(call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')[2])
   if not queue or (due and due <= now) or call('EXISTS', P .. 'rules') == 1 then return end
   local stream = 's:' .. queue .. '||||0'
-  local taken, wanted, counts = call('ZRANGE', P .. stream, 0, limit - 1), {}, {}
+  local ranked, wanted, counts = call('ZRANGE', P .. stream, 0, limit - 1, 'WITHSCORES'), {}, {}
   for _, task in ipairs(tasks or {}) do wanted[task] = true end
-  local rows, requests, running = {}, {}, {}
-  if #taken == 0 then return end
-  for index = 1, #taken do
-    rows[index], requests[index] = P .. 'j:' .. taken[index], P .. 'r:' .. taken[index]
+  local taken, rows, requests, running = {}, {}, {}, {}
+  if #ranked == 0 then return end
+  for index = 1, #ranked / 2 do
+    local id = ranked[2 * index - 1]
+    taken[index], rows[index], requests[index] = id, P .. 'j:' .. id, P .. 'r:' .. id
+    running[2 * index - 1], running[2 * index] = ranked[2 * index], id
   end
   local found, fence = call('MGET', unpack(rows)), number(now)
   local answer, written = { due and due - now or -1, version }, {}
+  local head, task, before, behind, added = char(LIST + TICKET, RUNNING)
   for index = 1, #taken do
-    local row = found[index] and unpacked(found[index])
-    if not row or #row < CREATED or #row > PRIORITY or row[STATE] ~= READY or row[QUEUE] ~= queue then return end
-    local task = row[TASK]
-    if type(task) ~= 'string' or type(row[RANK]) ~= 'number' then return end
-    if not counts[task] then
-      if tasks and not wanted[task] then return end
-      if desk[D_ALL] ~= 1 and call('SISMEMBER', P .. 'tk:' .. worker, task) == 0 then return end
+    local packed = found[index] or ''
+    if not task or not is_between(before, packed, behind) then
+      local row = unpacked(packed)
+      if not row or #row < CREATED or #row > PRIORITY or row[STATE] ~= READY or row[QUEUE] ~= queue then return end
+      task = row[TASK]
+      if type(task) ~= 'string' or type(row[PRIORITY] or 0) ~= 'number' then return end
+      if not counts[task] then
+        if tasks and not wanted[task] then return end
+        if desk[D_ALL] ~= 1 and call('SISMEMBER', P .. 'tk:' .. worker, task) == 0 then return end
+      end
+      before, behind = char(LIST + #row) .. fields(READY, queue, task), fields(row[PRIORITY])
+      added = (#row < PRIORITY and fields(0) or '') .. fields(1, fence, '0', now, 0, 0, worker, ticket)
+      if not is_between(before, packed, behind) then return end
     end
     counts[task] = (counts[task] or 0) + 1
-    running[2 * index - 1], running[2 * index] = row[RANK], taken[index]
-    local claimed = cmsgpack.pack({
-      RUNNING, queue, task, row[RANK], row[DUE], row[CREATED], row[PRIORITY] or 0, 1, fence, '0', now, 0, 0, worker, ticket,
-    })
+    local claimed = head .. sub(packed, 3) .. added
     written[2 * index - 1], written[2 * index] = rows[index], claimed
     answer[3 * index], answer[3 * index + 1] = taken[index], claimed
   end

@@ -1,5 +1,5 @@
 -- settle: writes the ends of claims, each with its follow-ups, and goes a step on with the chores.
--- with: telling limits rows shelves finish spared writing settling ending
+-- with: telling splicing limits rows shelves finish spared writing settling ending
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, then for each settlement: id, {fence, ran, outcome, transition, keep, keep result, has
@@ -8,6 +8,7 @@
 -- Only the claim that holds the current fence changes anything, and it does so once.
 
 local MOST_TOLD = 4096
+local LONG_LIST = 220
 
 -- first: plain successes alone, as nearly all ends are: jobs in their first attempt, without a lane, a flow, a key or anything
 -- else that makes a row longer. What is written is what the modules would write. Gives nothing, and has written nothing,
@@ -25,26 +26,32 @@ local function settle_plain()
   end
   local found, written, purges = call('MGET', unpack(records)), {}, {}
   local workers, shelves, runs = {}, {}, {}
+  local head, fence, before, behind, changed, added, queue, gone, ended = char(LONG_LIST, 0, EXTRAS, SUCCEEDED)
   for index = 1, last do
-    local row, id, settlement = found[index] and unpacked(found[index]), ARGV[4 * index], ends[index]
-    if not row or #row ~= TICKET or row[STATE] ~= RUNNING or row[ATTEMPT] ~= 1 or row[FENCE] ~= settlement[S_FENCE] then
-      return
+    local packed, id, settlement = found[index] or '', ARGV[4 * index], ends[index]
+    if settlement[S_FENCE] ~= fence or not is_between(before, packed, behind) then
+      local row = unpacked(packed)
+      fence = settlement[S_FENCE]
+      if not row or #row ~= TICKET or row[STATE] ~= RUNNING or row[ATTEMPT] ~= 1 or row[FENCE] ~= fence then return end
+      local worker, task = row[WORKER], row[TASK]
+      queue = row[QUEUE]
+      if type(worker) ~= 'string' or type(queue) ~= 'string' or type(task) ~= 'string' then return end
+      before, behind = char(LIST + TICKET) .. fields(RUNNING, queue, task), fields(unpack(row, PRIORITY))
+      if not is_between(before, packed, behind) then return end
+      changed = fields(row[PRIORITY], 1, fence, fence, row[CLAIMED])
+      added = fields(now, worker, row[TICKET], keep, now + keep, now + keep_result, HAS_RESULT)
+      local shelf = queue .. '|' .. task
+      gone, ended = workers[worker] or {}, shelves[shelf] or {}
+      workers[worker], shelves[shelf] = gone, ended
     end
-    local worker, queue, task = row[WORKER], row[QUEUE], row[TASK]
-    if type(worker) ~= 'string' or type(queue) ~= 'string' or type(task) ~= 'string' or type(row[RANK]) ~= 'number' then
-      return
-    end
-    local shelf = queue .. '|' .. task
-    local gone, ended = workers[worker] or {}, shelves[shelf] or {}
-    workers[worker], shelves[shelf] = gone, ended
     gone[#gone + 1] = id
     ended[#ended + 1] = now
     ended[#ended + 1] = id
     runs[queue] = (runs[queue] or 0) + 1
-    row[STATE], row[SETTLED], row[STARTED], row[ENDED] = SUCCEEDED, row[FENCE], now - settlement[S_RAN], now
-    row[KEEP], row[PURGE], row[RESULT_UNTIL], row[EXTRAS] = keep, now + keep, now + keep_result, HAS_RESULT
     purges[2 * index - 1], purges[2 * index] = now + keep, id
-    written[4 * index - 3], written[4 * index - 2] = records[index], cmsgpack.pack(row)
+    local started = cmsgpack.pack(now - settlement[S_RAN])
+    local record = head .. sub(packed, 3, -#behind - 1) .. changed .. started .. added
+    written[4 * index - 3], written[4 * index - 2] = records[index], record
     written[4 * index - 1], written[4 * index] = P .. 'o:' .. id, ARGV[4 * index + 2]
   end
   if call('EXISTS', unpack(edges)) > 0 then return end
