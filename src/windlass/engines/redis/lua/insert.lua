@@ -6,6 +6,8 @@
 -- returns for each job '' (new) or the id of the one that is there instead
 -- Every job is in the store once, whatever is repeated; a parent that nobody knows refuses all of them.
 
+local NUMBER = 9
+
 -- first: plain jobs of one task, queue and priority, as most senders bring them: their records differ in the rank only. They
 -- wait for this, and defining what other jobs need takes as long as storing one. What is written is what the modules would
 -- write. Gives nothing, and has written nothing, where one is of another kind, comes twice or is there already.
@@ -27,7 +29,8 @@ local function insert_plain()
     call('ZADD', stream, row[RANK], ARGV[5])
   else
     local written, ranked, seen, rank = {}, {}, {}, cmsgpack.pack(row[RANK])
-    local at = string.find(first, rank, 1, true)
+    if #rank ~= NUMBER then return end
+    local at = string.find(first, rank, 1, true) -- a mark and a 0 come first, which no name has
     local before, behind = sub(first, 1, at - 1), sub(first, at + #rank)
     place = place - 1
     for index = 1, (#ARGV - 4) / 4 do
