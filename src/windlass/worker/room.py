@@ -15,6 +15,9 @@ from windlass.worker.staff import Wish
 
 RUN_US = 50_000
 """A slot is given at most about so much work at once."""
+MOST = 4 * BATCH
+"""So many of the tiniest jobs, or half as many for each of several slots. With half of it a single slot stood still for a
+tenth of its time: it had none left before its ends were heard of, others were claimed, and these came."""
 
 
 class Room:
@@ -40,8 +43,9 @@ class Room:
         self.mean_us += (took_us - self.mean_us) * (0.5 if took_us > self.mean_us else 0.1)
 
     def appetite(self) -> int:
-        """How many claims to have at hand: about 50 ms of work for each slot, one at least, two batches at most."""
-        return self.slots * max(1, min(2 * BATCH, int(RUN_US / max(self.mean_us, 1.0))))
+        """How many claims to have at hand: about 50 ms of work for each slot, one at least, within MOST."""
+        each = max(1, int(RUN_US / max(self.mean_us, 1.0)))
+        return min(self.slots * each, max(MOST, MOST // 2 * self.slots))
 
     def free(self) -> int:
         """How many claims to ask for now; 0: not yet."""
