@@ -16,8 +16,8 @@ from windlass.worker.staff import Wish
 RUN_US = 50_000
 """A slot is given at most about so much work at once."""
 MOST = 4 * BATCH
-"""So many of the tiniest jobs, or half as many for each of several slots. With half of it a single slot stood still for a
-tenth of its time: it had none left before its ends were heard of, others were claimed, and these came."""
+"""So many of the tiniest jobs, or half as many for each of several slots. With half of it a single slot stood still for
+a tenth of its time: it had none left before its ends were heard of, others were claimed, and these came."""
 
 
 class Room:
