@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from tests.soak.waiting import HANG_S, wait_for
 from windlass import App, Worker
 from windlass.core.ids import JobId, new_id
 from windlass.core.job import Edge, Outcome, State, Unique
+from windlass.core.lifecycle import Standing, decide
 from windlass.engines.protocol import Change, Claim, Query, Settlement, TallyQuery, Verdict
 from windlass.engines.redis import RedisEngine, read_address
 from windlass.engines.redis.values import read_claim
@@ -71,6 +73,36 @@ def test_a_running_plain_job_with_one_bad_field_costs_no_others_end(
     claims = harness.claim(harness.worker())
     _spoil(valkey, claims[1].id, field, True)
     assert harness.settle(*map(_success, claims)) == [Verdict.ACCEPTED, Verdict.STALE, Verdict.ACCEPTED]
+
+
+@pytest.mark.parametrize("field", [4, 5, 6])
+def test_eight_letters_are_no_number(harness: Harness, valkey: Namespace, field: int) -> None:
+    """As long as one, but none: the record cannot be read, and those beside it can."""
+    ids = harness.send_many(3)
+    _spoil(valkey, ids[1], field, "12345678")
+    assert [claim.id for claim in harness.claim_all(harness.worker()) if claim.id != ids[1]] == [ids[0], ids[2]]
+
+
+@pytest.mark.parametrize("before", [b"t", b"default"])
+def test_a_name_that_is_no_text_costs_no_other(harness: Harness, valkey: Namespace, before: bytes) -> None:
+    ids = harness.send_many(3, task="t", queue="default")
+    key = b"{%b}:j:%b" % (valkey.name.encode(), ids[1])
+    with valkey.client() as client:
+        stored = cast("bytes", client.get(key))
+        name = bytes([0xA0 + len(before)]) + before
+        assert stored.count(name) == 1
+        client.set(key, stored.replace(name, name[:-1] + b"\xff"))
+    assert [claim.id for claim in harness.claim_all(harness.worker()) if claim.id != ids[1]] == [ids[0], ids[2]]
+
+
+def test_a_fence_that_is_no_text_stops_nobody(harness: Harness, valkey: Namespace) -> None:
+    broken, whole = harness.send_many(2)
+    worker = harness.worker()
+    back = decide(None, Standing())
+    claims = harness.claim(worker)
+    harness.settle(*(Settlement(id=each.id, fence=each.fence, outcome=None, transition=back) for each in claims))
+    _spoil(valkey, broken, 9, 7)
+    assert [claim.id for claim in harness.claim_all(worker)] == [whole]
 
 
 def _spoil(valkey: Namespace, job_id: JobId, field: int, value: object) -> None:

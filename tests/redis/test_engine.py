@@ -170,26 +170,6 @@ def test_who_sees_that_another_one_sweeps_does_not_ask_for_it(
     assert other.sweep(Sweep(worker=worker, rest_us=1)).expired == 1  # nobody has swept since
 
 
-def test_who_was_told_that_another_one_has_swept_sees_its_next_sweep(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of two workers that sweep at nearly the same moments one is enough, though the other looks a bit too soon."""
-    worker, other = harness.worker(), harness.another(harness.limits)
-    harness.pass_time(60)
-    rest_us = SECOND_US // 2
-    other.sweep(Sweep(worker=worker))
-    monkeypatch.setattr(glance, "FRESH_S", 0)
-    other.sweep(Sweep(worker=worker, rest_us=rest_us))  # it has looked; nobody else has swept
-    harness.pass_time(1)
-    harness.sweep(worker=worker)
-    monkeypatch.setattr(glance, "FRESH_S", 60)
-    other.sweep(Sweep(worker=worker, rest_us=rest_us))  # by what it saw before: the script says that it is too soon
-    harness.send(expires_us=harness.now_us)
-    harness.pass_time(1)
-    monkeypatch.setattr(glance, "FRESH_S", 0)
-    assert other.sweep(Sweep(worker=worker, rest_us=rest_us)).expired == 0
-
-
 def test_one_question_about_the_head_serves_all_for_a_while(harness: Harness, valkey: Namespace) -> None:
     with closing(Link(read_address(valkey.url))) as link:
         seen = glance.Glance(link)

@@ -16,16 +16,18 @@ from tests.servers.namespace import Namespace
 from tests.servers.redis_server import RedisServer
 from windlass.core.gates import Gate
 from windlass.core.ids import WorkerId, new_id
-from windlass.core.job import Edge, Failure, Job, Outcome, Request
+from windlass.core.job import Edge, Failure, Job, Outcome, Record, Request, State
 from windlass.core.lifecycle import Standing, decide
-from windlass.engines.protocol import Beat, Card, Claim, Engine, Note, Order, Put, Settlement, Sweep
+from windlass.engines.protocol import Beat, Card, Claim, Engine, Note, Order, Put, Settlement, Sweep, Verdict
 from windlass.engines.redis import RedisEngine, read_address, scripts
 from windlass.engines.redis import engine as engine_module
 from windlass.engines.redis.script import Script
 from windlass.testing.clock import FakeClock, travel
+from windlass.testing.conformance import Harness
 
-SHORT = {verb: f"local plain = {verb}_plain()" for verb in ("insert", "claim", "settle")}
+VERBS = ("insert", "claim", "settle")
 LONG = "local plain = false"
+TAKEN = "if plain then return plain end"
 STEPS = 120
 ALL = """
 local all, cursor = {}, '0'
@@ -53,36 +55,51 @@ def stores(valkey_server: RedisServer) -> Iterator[tuple[list[Namespace], list[E
     for engine in engines:
         travel(engine, clock)
         engine.open()
-    yield spaces, [engines[0], _Long(engines[1])], clock  # pyright: ignore[reportReturnType]
+    yield spaces, [_With(engines[0], _counted), _With(engines[1], _long)], clock  # pyright: ignore[reportReturnType]
     for engine, space in zip(engines, spaces, strict=True):
         engine.close()
         space.clear()
 
 
-class _Long:
-    """An engine whose verbs are called with scripts that have no short way."""
+class _With:
+    """An engine whose verbs are called with other scripts."""
 
-    def __init__(self, engine: RedisEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: RedisEngine, script: Callable[[str], Script]) -> None:
+        self._engine, self._script = engine, script
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         verb = getattr(self._engine, name)
 
         def call(*args: object) -> object:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(engine_module, "script", _long)
+                patch.setattr(engine_module, "script", self._script)
                 return verb(*args)
 
         return call
 
 
 def _long(verb: str) -> Script:
+    """The script without its short way."""
+    return _changed(verb, f"local plain = {verb}_plain()", LONG)
+
+
+def _counted(verb: str) -> Script:
+    """The script that counts how often its short way was all that was needed, for one job and for several."""
+    several = {"insert": "#plain > 1", "claim": "#plain > 5", "settle": "#plain > 1"}.get(verb)
+    return _changed(
+        verb,
+        TAKEN,
+        f"if plain then call('HINCRBY', 'taken:' .. P, '{verb}' .. tostring({several}), 1) return plain end",
+    )
+
+
+def _changed(verb: str, before: str, after: str) -> Script:
     script = scripts.script(verb)
-    if verb not in SHORT:
+    if verb not in VERBS:
         return script
     source = script.source.decode()
-    assert source.count(SHORT[verb]) == 1
-    return Script(verb, source.replace(SHORT[verb], LONG).encode())
+    assert source.count(before) == 1
+    return Script(verb, source.replace(before, after).encode())
 
 
 class Story:
@@ -95,6 +112,8 @@ class Story:
         self.tickets: dict[WorkerId, int] = {}
         self.claims: list[Claim] = []
         self.settled: list[Claim] = []
+        self.is_plain = True
+        """Whether nothing comes that keeps a script from its short way."""
 
     def both(self, call: Callable[[Engine], T]) -> T:
         one, other = [call(engine) for engine in self.engines]
@@ -112,7 +131,7 @@ class Story:
             self.limit,
             self.wait,
         ]
-        self.draw.choices(steps, [12, 4, 12, 12, 2, 2, 0.2, 6])[0]()
+        self.draw.choices(steps, [12, 4, 12, 12, 2, 2, 0 if self.is_plain else 0.2, 6])[0]()
 
     def beat(self) -> None:
         if len(self.workers) < 2:
@@ -135,7 +154,7 @@ class Story:
             priority=draw.choice([0, 0, 5, 9]),
             payload=b"p" * draw.choice([0, 300]),
         )
-        if draw.random() < 0.9:
+        if self.is_plain or draw.random() < 0.9:
             return request
         some: list[dict[str, object]] = [
             {"lane": "x"},
@@ -154,7 +173,12 @@ class Story:
             self.both(lambda engine: engine.insert([job]))
 
     def send_many(self) -> None:
-        jobs = [Job(request=self.request()) for _ in range(self.draw.randrange(2, 8))]
+        first, many = self.request(), self.draw.randrange(2, 8)
+        jobs = [Job(request=msgspec.structs.replace(first, id=new_id())) for _ in range(many)]
+        if self.draw.random() < 0.3:
+            jobs = [Job(request=self.request()) for _ in jobs]
+        if self.claims and self.is_plain and self.draw.random() < 0.2:  # one that is there already
+            jobs[1] = msgspec.structs.replace(jobs[1], request=_with_id(jobs[1].request, self.claims[0]))
         self.both(lambda engine: engine.insert(jobs))
 
     def claim(self) -> None:
@@ -174,6 +198,8 @@ class Story:
 
     def settle(self) -> None:
         if some := [_success(claim) for claim in self._take(self.draw.randrange(1, 6))]:
+            if self.draw.random() < 0.1:
+                some[-1] = msgspec.structs.replace(some[-1], fence=some[-1].fence - 1)
             self.both(lambda engine: engine.settle(some))
 
     def end_otherwise(self) -> None:
@@ -206,6 +232,10 @@ class Story:
         self.both(lambda engine: engine.sweep(Sweep(worker=self.workers[0])))
 
 
+def _with_id(request: Request, claim: Claim) -> Request:
+    return msgspec.structs.replace(request, id=claim.id)
+
+
 def _success(claim: Claim) -> Settlement:
     return Settlement(id=claim.id, fence=claim.fence, result=b"null", ran_us=5)
 
@@ -215,11 +245,16 @@ def test_both_ways_leave_the_same_store(stores: tuple[list[Namespace], list[Engi
     spaces, engines, clock = stores
     story = Story(engines, clock, seed)
     story.beat()
-    for _ in range(STEPS):
+    for number in range(STEPS):
+        story.is_plain = number < STEPS // 2
         story.step()
         short, long = map(_stored, spaces)
         assert short == long
     assert story.settled, "nothing was run"
+    with spaces[0].client() as client:
+        taken = cast("dict[bytes, bytes]", client.hgetall(b"taken:{%b}:" % spaces[0].name.encode()))
+        client.delete(b"taken:{%b}:" % spaces[0].name.encode())
+    assert taken.keys() >= {f"{verb}true".encode() for verb in VERBS}, "the long way only"
 
 
 def _stored(namespace: Namespace) -> dict[bytes, object]:
@@ -237,3 +272,39 @@ def _stored(namespace: Namespace) -> dict[bytes, object]:
 
 def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
     return zip(flat[::2], flat[1::2], strict=True)
+
+
+@pytest.fixture
+def harness(valkey: Namespace) -> Iterator[Harness]:
+    yield from Harness.run(lambda limits: RedisEngine(read_address(valkey.url), limits))
+
+
+def test_a_stale_end_among_others_that_are_alike_is_seen(harness: Harness) -> None:
+    harness.send_many(3)
+    claims = harness.claim(harness.worker())
+    ends = [_success(claim) for claim in claims]
+    ends[1] = msgspec.structs.replace(ends[1], fence=ends[1].fence - 1)
+    assert harness.settle(*ends) == [Verdict.ACCEPTED, Verdict.STALE, Verdict.ACCEPTED]
+    assert harness.state(claims[1].id) is State.RUNNING
+
+
+def test_a_job_that_is_there_is_told_of_and_the_others_of_its_batch_are_stored(harness: Harness) -> None:
+    jobs = [harness.new() for _ in range(5)]
+    harness.engine.insert(jobs[2:3])
+    receipts = harness.engine.insert(jobs)
+    assert [receipt.duplicate_of for receipt in receipts] == [None, None, jobs[2].request.id, None, None]
+    assert len(harness.claim(harness.worker())) == len(jobs)
+
+
+def test_a_job_with_a_past_behind_a_new_one_keeps_it(harness: Harness) -> None:
+    new, old = harness.new(), harness.new()
+    record = Record(state=State.READY, queue=old.request.queue, fence=77, attempt=3)
+    harness.engine.insert([new, msgspec.structs.replace(old, record=record)])
+    assert harness.record(old.request.id).attempt == 3
+
+
+def test_a_job_of_another_kind_behind_a_plain_one_is_stored_as_it_is(harness: Harness) -> None:
+    first, other = harness.request(), harness.request("other", queue="elsewhere", priority=5)
+    harness.insert(first, other)
+    assert harness.record(other.id).queue == "elsewhere"
+    assert {claim.task for claim in harness.claim(harness.worker())} == {first.task, "other"}

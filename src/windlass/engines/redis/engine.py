@@ -357,8 +357,7 @@ class RedisEngine:
         kept = [(span, HISTORY_KEPT[span] * size_us) for span, size_us in SPANS_US.items()]
         asked = _pack(("" if sweep_.worker is None else sweep_.worker.hex(), limit, kept, sweep_.rest_us))
         *counts, more, deaths, poisoned, judged = self._run("sweep", [self._packed_limits, asked])
-        if judged:
-            self._judged_us = int(judged)
+        self._judged_us = int(judged)
         return Swept(
             **dict(zip(("workers", "lost", "chores", "due", "expired", "keys", "purged"), counts, strict=True)),
             more=bool(more),

@@ -117,7 +117,7 @@ def read_request(job_id: JobId, stored: bytes) -> Request | None:
     start, end = bounds(stored)
     try:
         head = _decode(memoryview(stored)[8:start])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return Request(
         id=job_id,

@@ -78,7 +78,7 @@ def read_row(stored: bytes) -> Row | None:
     """The record that was stored; None where it cannot be read."""
     try:
         return _row(stored)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -43,24 +43,29 @@ local function claim_plain()
   end
   local found, fence = call('MGET', unpack(rows)), number(now)
   local answer, written = { due and due - now or -1, version }, {}
-  local head, task, before, behind, added = char(LIST + TICKET, RUNNING)
+  local head, shapes = char(LIST + TICKET, RUNNING), {}
   for index = 1, #taken do
     local packed = found[index] or ''
-    if not task or not is_between(before, packed, behind) then
+    local tail = byte(packed) == LIST + PRIORITY and 1 or 0 -- a priority takes a byte
+    local at = #packed - NUMBERS - tail
+    local before = sub(packed, 1, at)
+    local shape = shapes[before]
+    if not shape then
       local row = unpacked(packed)
       if not row or #row < CREATED or #row > PRIORITY or row[STATE] ~= READY or row[QUEUE] ~= queue then return end
-      task = row[TASK]
-      if type(task) ~= 'string' or type(row[PRIORITY] or 0) ~= 'number' then return end
+      local task = row[TASK]
+      if type(task) ~= 'string' or before ~= char(LIST + #row) .. fields(READY, queue, task) then return end
       if not counts[task] then
         if tasks and not wanted[task] then return end
         if desk[D_ALL] ~= 1 and call('SISMEMBER', P .. 'tk:' .. worker, task) == 0 then return end
       end
-      before, behind = char(LIST + #row) .. fields(READY, queue, task), fields(row[PRIORITY])
-      added = (#row < PRIORITY and fields(0) or '') .. fields(1, fence, '0', now, 0, 0, worker, ticket)
-      if not is_between(before, packed, behind) then return end
+      local added = (tail == 0 and fields(0) or '') .. fields(1, fence, '0', now, 0, 0, worker, ticket)
+      shape = { task = task, added = added }
+      shapes[before] = shape
     end
-    counts[task] = (counts[task] or 0) + 1
-    local claimed = head .. sub(packed, 3) .. added
+    if not are_numbers(packed, at) or (tail == 1 and byte(packed, -1) > 127) then return end
+    counts[shape.task] = (counts[shape.task] or 0) + 1
+    local claimed = head .. sub(packed, 3) .. shape.added
     written[2 * index - 1], written[2 * index] = rows[index], claimed
     answer[3 * index], answer[3 * index + 1] = taken[index], claimed
   end
@@ -180,7 +185,7 @@ local function next_head(candidate)
     end
     candidate.at = candidate.at + 1
     local row = rows[found[candidate.at]]
-    if not row then
+    if not row or row[QUEUE] ~= candidate.queue then
       cut = damage.set_aside(found[candidate.at], candidate.stream, READY) or cut
       stream_change(candidate.stream, candidate.queue).leaves = true
       aside = aside + 1

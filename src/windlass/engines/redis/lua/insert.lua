@@ -1,19 +1,16 @@
 -- insert: takes jobs in.
--- with: telling limits rows shelves finish writing doors intake
+-- with: telling splicing limits rows shelves finish writing doors intake
 --
 -- KEYS    meta
 -- ARGV    now, schema, limits, whether parents were looked for already, then for each job: id, request, what it has behind it (or ''), its result
 -- returns for each job '' (new) or the id of the one that is there instead
 -- Every job is in the store once, whatever is repeated; a parent that nobody knows refuses all of them.
 
-local NUMBER = 9
-
 -- first: plain jobs of one task, queue and priority, as most senders bring them: their records differ in the rank only. They
 -- wait for this, and defining what other jobs need takes as long as storing one. What is written is what the modules would
 -- write. Gives nothing, and has written nothing, where one is of another kind, comes twice or is there already.
 local function insert_plain()
-  local size = sub(ARGV[6], 1, 4)
-  local packed = sub(ARGV[6], 9, 8 + struct.unpack('>I4', size))
+  local packed = sub(ARGV[6], 9, 8 + struct.unpack('>I4', ARGV[6]))
   local head = cmsgpack.unpack(packed)
   if #head ~= R_DELAY or head[R_DELAY] ~= 0 or ARGV[7] ~= '' then return end
   local task, queue, priority = head[R_TASK], head[R_QUEUE], head[R_PRIORITY]
@@ -23,20 +20,18 @@ local function insert_plain()
     lower = priority * cmsgpack.unpack(ARGV[3])[L_AGING]
     row[RANK], row[PRIORITY] = place - lower, priority
   end
-  local first, answers = cmsgpack.pack(row), { '' }
+  local answers = { '' }
   if #ARGV == 8 then
-    if call('MSETNX', P .. 'j:' .. ARGV[5], first, P .. 'r:' .. ARGV[5], ARGV[6]) == 0 then return end
+    if call('MSETNX', P .. 'j:' .. ARGV[5], cmsgpack.pack(row), P .. 'r:' .. ARGV[5], ARGV[6]) == 0 then return end
     call('ZADD', stream, row[RANK], ARGV[5])
   else
-    local written, ranked, seen, rank = {}, {}, {}, cmsgpack.pack(row[RANK])
-    if #rank ~= NUMBER then return end
-    local at = string.find(first, rank, 1, true) -- a mark and a 0 come first, which no name has
-    local before, behind = sub(first, 1, at - 1), sub(first, at + #rank)
+    local written, ranked, seen = {}, {}, {}
+    local before, behind = char(LIST + #row) .. fields(READY, queue, task), fields(now, now, row[PRIORITY])
     place = place - 1
     for index = 1, (#ARGV - 4) / 4 do
       local id, request = ARGV[4 * index + 1], ARGV[4 * index + 2]
       if ARGV[4 * index + 3] ~= '' or seen[id] then return end
-      if sub(request, 1, 4) ~= size or sub(request, 9, 8 + #packed) ~= packed then return end
+      if sub(request, 9, 8 + #packed) ~= packed then return end
       place = place + 1
       written[4 * index - 3], written[4 * index - 2] = P .. 'j:' .. id, before .. cmsgpack.pack(place - lower) .. behind
       written[4 * index - 1], written[4 * index] = P .. 'r:' .. id, request

@@ -26,31 +26,41 @@ local function settle_plain()
   end
   local found, written, purges = call('MGET', unpack(records)), {}, {}
   local workers, shelves, runs = {}, {}, {}
-  local head, fence, before, behind, changed, added, queue, gone, ended = char(LONG_LIST, 0, EXTRAS, SUCCEEDED)
+  local head, kinds, claims, tail = char(LONG_LIST, 0, EXTRAS, SUCCEEDED), {}, {}, 0
   for index = 1, last do
     local packed, id, settlement = found[index] or '', ARGV[4 * index], ends[index]
-    if settlement[S_FENCE] ~= fence or not is_between(before, packed, behind) then
+    local at = #packed - NUMBERS - tail -- by the length of what the last one had behind them
+    local kind, claim = kinds[sub(packed, 1, at)], claims[sub(packed, at + NUMBERS + 1)]
+    if not kind or not claim then
       local row = unpacked(packed)
-      fence = settlement[S_FENCE]
-      if not row or #row ~= TICKET or row[STATE] ~= RUNNING or row[ATTEMPT] ~= 1 or row[FENCE] ~= fence then return end
-      local worker, task = row[WORKER], row[TASK]
-      queue = row[QUEUE]
+      if not row or #row ~= TICKET or row[STATE] ~= RUNNING or row[ATTEMPT] ~= 1 then return end
+      local worker, queue, task = row[WORKER], row[QUEUE], row[TASK]
       if type(worker) ~= 'string' or type(queue) ~= 'string' or type(task) ~= 'string' then return end
-      before, behind = char(LIST + TICKET) .. fields(RUNNING, queue, task), fields(unpack(row, PRIORITY))
-      if not is_between(before, packed, behind) then return end
-      changed = fields(row[PRIORITY], 1, fence, fence, row[CLAIMED])
-      added = fields(now, worker, row[TICKET], keep, now + keep, now + keep_result, HAS_RESULT)
+      local before = char(LIST + TICKET) .. fields(RUNNING, queue, task)
+      at = #before
+      if sub(packed, 1, at) ~= before then return end
+      tail = #packed - at - NUMBERS
       local shelf = queue .. '|' .. task
-      gone, ended = workers[worker] or {}, shelves[shelf] or {}
-      workers[worker], shelves[shelf] = gone, ended
+      shelves[shelf] = shelves[shelf] or {}
+      kind = { queue = queue, ended = shelves[shelf] }
+      workers[worker] = workers[worker] or {}
+      claim = {
+        fence = row[FENCE],
+        gone = workers[worker],
+        changed = fields(row[PRIORITY], 1, row[FENCE], row[FENCE], row[CLAIMED]),
+        added = fields(now, worker, row[TICKET], keep, now + keep, now + keep_result, HAS_RESULT),
+      }
+      kinds[before], claims[sub(packed, at + NUMBERS + 1)] = kind, claim
     end
+    if claim.fence ~= settlement[S_FENCE] or not are_numbers(packed, at) then return end
+    local queue, gone, ended = kind.queue, claim.gone, kind.ended
     gone[#gone + 1] = id
     ended[#ended + 1] = now
     ended[#ended + 1] = id
     runs[queue] = (runs[queue] or 0) + 1
     purges[2 * index - 1], purges[2 * index] = now + keep, id
     local started = cmsgpack.pack(now - settlement[S_RAN])
-    local record = head .. sub(packed, 3, -#behind - 1) .. changed .. started .. added
+    local record = head .. sub(packed, 3, at + NUMBERS) .. claim.changed .. started .. claim.added
     written[4 * index - 3], written[4 * index - 2] = records[index], record
     written[4 * index - 1], written[4 * index] = P .. 'o:' .. id, ARGV[4 * index + 2]
   end

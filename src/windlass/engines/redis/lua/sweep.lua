@@ -4,7 +4,7 @@
 -- KEYS    meta
 -- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…, rest}
 -- returns workers, lost, chores, due, expired, keys, purged, more, then cards and job counts of the deaths found, then
---         id, task and crashes of jobs called dead, then when one that could judge last swept ('': this was left to it)
+--         id, task and crashes of jobs called dead, then when one that could judge last swept
 -- Workers are marked dead before their jobs are taken, so that none of them can renew.
 
 -- first: all workers sweep, and one of them at a time is enough: one that may judge, if this one may. Unless more successes
@@ -23,7 +23,7 @@ local judges, found = may_judge(), call('HMGET', KEYS[1], 'swept', 'judged', 'su
 local judged = found[2] or '0'
 local last = tonumber(judges and judged or found[1] or 0)
 if last <= now and now < last + rest and tonumber(found[3] or 0) <= cmsgpack.unpack(ARGV[3])[L_SUCCESSES] then
-  return { 0, 0, 0, 0, 0, 0, 0, 0, {}, {}, '' }
+  return { 0, 0, 0, 0, 0, 0, 0, 0, {}, {}, judged }
 end
 
 -- then:

@@ -37,7 +37,8 @@ local rows, ids, dirty = {}, {}, {}
 local function adopt(id, packed)
   local row = packed and unpacked(packed)
   if row and type(row[STATE]) == 'number' and type(row[QUEUE]) == 'string' and type(row[TASK]) == 'string'
-    and type(row[RANK] or 0) == 'number' and type(row[WORKER] or '') == 'string' then
+    and type(row[RANK] or 0) == 'number' and type(row[FENCE] or '0') == 'string'
+    and type(row[WORKER] or '') == 'string' then
     setmetatable(row, MISSING)
     ids[row] = id
   else
