@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -158,16 +159,47 @@ def test_who_was_rung_between_two_looks_hears_of_it_once(
 def test_who_sees_that_another_one_sweeps_does_not_ask_for_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(glance, "FRESH_S", 0)
+    now_s = 0.0
+    monkeypatch.setattr(glance, "time", SimpleNamespace(monotonic=lambda: now_s))
     worker, other = harness.worker(), harness.another(harness.limits)
     harness.pass_time(60)
-    other.sweep(Sweep(worker=worker, rest_us=1))
+    other.sweep(Sweep(worker=worker, rest_us=SECOND_US))
     harness.pass_time(1)
+    now_s += 1
     harness.sweep(worker=worker, rest_us=1)
     harness.send(expires_us=harness.now_us)
     harness.pass_time(1)
-    assert other.sweep(Sweep(worker=worker, rest_us=1)).expired == 0
-    assert other.sweep(Sweep(worker=worker, rest_us=1)).expired == 1  # nobody has swept since
+    assert other.sweep(Sweep(worker=worker, rest_us=SECOND_US)).expired == 0
+    now_s += 1.3
+    assert other.sweep(Sweep(worker=worker, rest_us=SECOND_US)).expired == 1  # nobody has swept since
+
+
+def test_who_waits_for_orders_is_told_of_each_sweep_and_need_not_ask(
+    harness: Harness, valkey: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, other = harness.worker(), harness.another(harness.limits)
+    harness.pass_time(60)
+    seen: list[glance.Head] = []
+    tell = glance.Glance.tell
+
+    def told(self: glance.Glance, data: bytes) -> None:
+        tell(self, data)
+        seen.append(self.look())
+
+    monkeypatch.setattr(glance.Glance, "tell", told)
+    channel = b"{%b}:head" % valkey.name.encode()
+    with ThreadPoolExecutor() as threads, valkey.client() as client:
+        orders = threads.submit(other.listen, Interest(worker=worker), 30)
+        wait_for("the listener", lambda: channel in client.pubsub_channels())
+        assert client.publish(channel, b"7 7 x") == 1
+        harness.send()
+        assert not harness.sweep(worker=worker).more
+        wait_for("the word", lambda: len(seen) == 2)
+        other.signal([Hint(kind="order", id=worker)])
+        assert [hint.kind for hint in orders.result(10)] == ["order"]
+    with closing(Link(read_address(valkey.url))) as link:
+        assert seen[1] == glance.Glance(link).look()
+    assert seen[0].version < seen[1].version < 7
 
 
 def test_one_question_about_the_head_serves_all_for_a_while(harness: Harness, valkey: Namespace) -> None:

@@ -104,6 +104,8 @@ log = logging.getLogger(__name__)
 
 SCHEMA: Final = 1
 CLOCK_BEHIND_US: Final = 60_000_000
+LATE: Final = 1.2
+"""Of the pause between sweeps: for so long one of another worker serves."""
 MOST_SWEPT: Final = 10_000
 """The most one sweep touches, whatever is asked for."""
 
@@ -130,7 +132,7 @@ class RedisEngine:
         self._looked = Looked()
         self._glance: Glance | None = None
         self._judged_us: int | None = None
-        """When a worker that may judge last swept, as far as this one knows."""
+        """When a worker that may judge had last swept, as this one was told at its own last sweep."""
 
     # ── open and close ──────────────────────────────────────────────────────────────────────────────────
 
@@ -334,7 +336,7 @@ class RedisEngine:
 
     def sweep(self, sweep_: Sweep, /) -> Swept:
         self._opened()
-        if sweep_.rest_us and self._is_swept():
+        if sweep_.rest_us and self._is_swept(sweep_.rest_us):
             return Swept()
         left = min(sweep_.limit, MOST_SWEPT)
         swept = Swept()
@@ -345,13 +347,12 @@ class RedisEngine:
             if left <= 0 or not step.more:
                 return swept
 
-    def _is_swept(self) -> bool:
-        """Whether another worker, one that may judge, has swept since this one last asked; else the script says."""
+    def _is_swept(self, rest_us: int) -> bool:
+        """Whether another worker, one that may judge, has just swept; else the script says."""
         assert self._glance is not None
-        head, before_us = self._glance.look(), self._judged_us
-        self._judged_us = max(head.judged_us, before_us or 0)
-        is_new = before_us is not None and head.judged_us > before_us
-        return is_new and head.succeeded <= self._limits.keep_succeeded_count
+        kept = self._glance.look().succeeded
+        is_others = self._judged_us is not None and self._glance.has_judged(self._judged_us, LATE * rest_us / 1e6)
+        return is_others and kept <= self._limits.keep_succeeded_count
 
     def _sweep(self, sweep_: Sweep, limit: int) -> Swept:
         kept = [(span, HISTORY_KEPT[span] * size_us) for span, size_us in SPANS_US.items()]

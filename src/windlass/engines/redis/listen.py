@@ -3,7 +3,9 @@
 Each listening thread has an ear, a connection that hears channels: its own (on which scripts ring an idle worker),
 those of the jobs whose ends it waits for, those of the worker and the bell it listens for. It first listens, then looks
 at the store, where it becomes idle in the same step. Once a second, as a net, it looks again, at the store's version
-first (glance.py): as long as that is the one of its last claim, no work has come.
+first: as long as that is the one of its last claim, no work has come. Of all workers the one that sweeps has that
+number told to the others (glance.py), on the channel `head`: who waits for orders, as a worker does all the time, hears
+it.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from windlass.engines.redis.values import read_told
 NET_S: Final = 1.0
 SPARE: Final = 8
 """So many ears are kept for the next who listen."""
+HEAD: Final = b"head"
 MOST_ENDS: Final = 100
 """Ids that one look asks for."""
 
@@ -107,9 +110,9 @@ class Listeners:
                 return None
             heard = post.ear.wait(min(left_s, NET_S))
             if heard:
-                hints = [self._hint(channel, data, post) for channel, data in heard]
+                hints = [hint for channel, data in heard if (hint := self._hint(channel, data, post)) is not None]
                 post.idle = post.idle and not any(hint.kind == "work" for hint in hints)
-                return hints
+                continue
             if not self._is_quiet(interest, looked):
                 hints = self._look(post, interest, rooms, looked)
 
@@ -173,11 +176,16 @@ class Listeners:
         names = [b"ear:" + post.name.encode()]
         names += [b"end:" + job_id for job_id in interest.ends]
         names += [b"order:" + each.hex().encode() for each in (interest.worker, interest.bell) if each is not None]
+        if _waits_for_orders(interest):
+            names.append(HEAD)
         return frozenset(self._prefix + name for name in names)
 
-    def _hint(self, channel: bytes, data: bytes, post: Post) -> Hint:
+    def _hint(self, channel: bytes, data: bytes, post: Post) -> Hint | None:
         kind, _, what = channel.removeprefix(self._prefix).partition(b":")
         match kind:
+            case b"head":
+                self._glance.tell(data)
+                return None
             case b"end":
                 # What a server says that lost its place meanwhile may be told otherwise by the one that has it.
                 return Hint(kind="end", id=what, job=read_told(what, data) if self._is_here(post) else None)
@@ -190,6 +198,10 @@ class Listeners:
 def _idler(post: Post, rooms: tuple[str, ...]) -> str:
     """Who is idle, as a script finds it in each of its rooms: whoever rings it takes it out of all of them."""
     return " ".join([post.name, *rooms]) if len(rooms) > 1 else post.name
+
+
+def _waits_for_orders(interest: Interest) -> bool:
+    return interest.worker is not None and interest.queues == ()
 
 
 def _rooms(interest: Interest) -> tuple[str, ...]:

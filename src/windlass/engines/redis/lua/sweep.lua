@@ -5,7 +5,8 @@
 -- ARGV    now, schema, limits, {sweeper or '', limit, {span, how long it is kept}…, rest}
 -- returns workers, lost, chores, due, expired, keys, purged, more, then cards and job counts of the deaths found, then
 --         id, task and crashes of jobs called dead, then when one that could judge last swept
--- Workers are marked dead before their jobs are taken, so that none of them can renew.
+-- Workers are marked dead before their jobs are taken, so that none of them can renew. What the others would ask the store
+-- once a second they are told.
 
 -- first: all workers sweep, and one of them at a time is enough: one that may judge, if this one may. Unless more successes
 -- are kept than this one allows.
@@ -168,9 +169,11 @@ end
 
 local room = call('SRANDMEMBER', P .. 'rooms')
 if room then
-  for _, idler in ipairs(call('SRANDMEMBER', P .. 'idle:' .. room, 10)) do
-    local ear = string.match(idler, '^%S*')
-    if call('PUBSUB', 'NUMSUB', P .. 'ear:' .. ear)[2] == 0 then call('SREM', P .. 'idle:' .. room, idler) end
+  local idlers, ears = call('SRANDMEMBER', P .. 'idle:' .. room, 10), {}
+  for index, idler in ipairs(idlers) do ears[index] = P .. 'ear:' .. string.match(idler, '^%S*') end
+  local heard = #ears > 0 and call('PUBSUB', 'NUMSUB', unpack(ears)) or {}
+  for index, idler in ipairs(idlers) do
+    if heard[2 * index] == 0 then call('SREM', P .. 'idle:' .. room, idler) end
   end
   if call('EXISTS', P .. 'idle:' .. room) == 0 then call('SREM', P .. 'rooms', room) end
 end
@@ -178,11 +181,12 @@ for _, queue in ipairs(call('HRANDFIELD', P .. 'news', 10)) do
   if call('SISMEMBER', P .. 'queues', queue) == 0 then call('HDEL', P .. 'news', queue) end
 end
 
-ending.call_children()
+if left < limit then ending.call_children() end -- else no job has ended
 local more = left <= 0 or #past_facts == BATCH or call('EXISTS', P .. 'chores') == 1
 finish()
 if not more then
   if judges then judged = number(now) end
   call('HSET', KEYS[1], 'swept', number(now), 'judged', judged)
+  call('PUBLISH', P .. 'head', table.concat({ version, judged, call('HGET', KEYS[1], 'succeeded') or 0 }, ' '))
 end
 return { workers, lost, done, due, expired, #free, purged, more and 1 or 0, deaths, poisoned, judged }
