@@ -250,6 +250,22 @@ def test_sends_are_compared_with_the_floor_and_with_the_best_peer_of_each_round(
     }  # fmt: skip
 
 
+def test_peers_on_rabbitmq_are_no_peers_on_redis_but_send_and_start_beside_all() -> None:
+    assert outcomes(
+        REDIS,
+        finish(REDIS, "windlass-solo", drain_per_s=[40.0], send_one_per_s=[8.0], start_p50_ms=[2.0]),
+        finish(REDIS, "celery-prefork", drain_per_s=[1.0], send_one_per_s=[1.0], start_p50_ms=[9.0]),
+        finish(REDIS, "dramatiq", drain_per_s=[5.0], send_one_per_s=[2.0], start_p50_ms=[8.0]),
+        finish(REDIS, "celery-rabbit", drain_per_s=[4.0], send_one_per_s=[4.0], start_p50_ms=[1.0]),
+        finish(REDIS, "dramatiq-rabbit", drain_per_s=[20.0], send_one_per_s=[16.0], start_p50_ms=[4.0]),
+    ) == {
+        "drain_python": (8.0, True),
+        "drain_celery": (40.0, True),
+        "send_one_best": (0.5, False),
+        "start_best": (2.0, False),
+    }
+
+
 def result_of(group: str, *finishes: Finish) -> Result:
     facts = dict.fromkeys(("cpu", "system", "python", "sqlite", "python_sqlite", "load"), "1")
     server = {"valkey": "9", "allocator": "jemalloc", "round_trip": "0.1 ms", "far_round_trip": "1.1 ms"}

@@ -78,16 +78,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _pairs(
     group: Group, products: Sequence[entries.Product], wanted: Sequence[str], ground: Ground, sizes: Sizes
 ) -> list[tuple[Contestant, Finish]]:
-    """Makes their environments. Whoever cannot be installed has failed, and the others race."""
+    """Makes their environments. Whoever cannot be installed is not run, and the others race."""
     pairs: list[tuple[Contestant, Finish]] = []
     for product in products:
-        home, error = OURS, None
+        home, besides, error = OURS, "", None
         try:
             home = home_of(product, CACHE / "race-venvs")
+            besides = ground.prepare(product)
         except Exception as problem:  # no network, no such version: its result, and nobody else's
             error = f"install: {problem}"
             say(f"{product.name}: {error}")
-        version = ", ".join(pin.replace("==", " ") for pin in product.requirements) or group.versions()
+        packages = ", ".join(pin.replace("==", " ") for pin in product.requirements) or group.versions()
+        version = ", ".join(part for part in (packages, besides) if part)
         for entry in product.entry:
             if entry.name in wanted:
                 contestant = Contestant(product, entry, home, ground, sizes)

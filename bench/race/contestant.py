@@ -258,7 +258,7 @@ class Contestant:
         return Tree(command, cwd=SEATS, env=env, log=place.folder / "worker.log")
 
     def _env(self, place: Place, *, far: bool = False) -> dict[str, str]:
-        own = {"RACE_STORE": place.far_store if far else place.store, "RACE_MARKS": str(place.folder / "marks")}
+        own = place.env(far=far) | {"RACE_MARKS": str(place.folder / "marks")}
         path = os.pathsep.join([str(SEATS), str(ROOT)])
         return os.environ | {"PYTHONPATH": path} | self._home.env | own | self.entry.env
 

@@ -38,6 +38,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     requirements: list[str]
     worker: str
     imports: str = ""
+    broker: Literal["", "rabbitmq"] = ""
     stored: Count
     waiting: str = ""
     backlog: tuple[int, ...]

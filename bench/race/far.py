@@ -9,12 +9,17 @@ wakes it too late, it asks to be woken earlier.
 from __future__ import annotations
 
 import ctypes
+import os
 import select
 import socket
 import statistics
 import sys
 import time
 from collections import deque
+from pathlib import Path
+
+from bench.race.tree import Tree
+from bench.report import ROOT
 
 EACH_WAY_S = 0.0005
 PIECE = 262_144
@@ -117,6 +122,12 @@ class Proxy:
         for end in (way.source, way.target):
             self._ways.pop(end, None)
             end.close()
+
+
+def way(port: int, server_port: int, log: Path) -> Tree:
+    """The process: whoever connects to `port` soon after takes the long way to the server."""
+    command = [sys.executable, "-m", "bench.race.far", str(port), str(server_port)]
+    return Tree(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, log=log, name="long way")
 
 
 def main(port: str, server_port: str) -> None:

@@ -21,12 +21,11 @@ class Place(Protocol):
 
     @property
     def store(self) -> str:
-        """What a sender and a worker are told of it."""
+        """Where it is."""
         ...
 
-    @property
-    def far_store(self) -> str:
-        """The same by a longer way; refused where there is none."""
+    def env(self, *, far: bool) -> dict[str, str]:
+        """What a sender and a worker are told of it. `far`: by a longer way; refused where there is none."""
         ...
 
     def stored(self, sent: int) -> int:
@@ -48,6 +47,10 @@ Fill = Callable[[Place, int], object]
 
 class Ground(Protocol):
     """Gives out places, one at a time."""
+
+    def prepare(self, product: Product) -> str:
+        """Installs what this product needs besides its environment, and says what; raises where it cannot be had."""
+        ...
 
     def fresh(self, product: Product, name: str) -> AbstractContextManager[Place]:
         """An empty one; nothing of it is left behind."""

@@ -2,27 +2,27 @@
 
 It keeps an append-only file and syncs it every second, as servers with jobs do. It rewrites that file between the
 measurements only, so that no contestant pays for what another one wrote. A second way to it goes through a process that
-delays (far.py).
+delays (far.py). Who sends through RabbitMQ keeps only results there, and has a broker besides (rabbitmq.py).
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
 import redis
 
+from bench.race import far, rabbitmq
 from bench.race.entries import Product
 from bench.race.ground import Fill
 from bench.race.jemalloc import with_jemalloc
-from bench.race.tree import Tree, clock_s
+from bench.race.rabbitmq import Broker, RabbitMQ
+from bench.race.tree import clock_s
 from bench.report import ROOT
 from tests.servers import binaries
 from tests.servers.ports import free_port
@@ -35,19 +35,21 @@ PINGS = 200
 
 
 class ServerPlace:
-    """The whole server, for one contestant."""
+    """The whole server, for one contestant, and the broker of one that has its own."""
 
-    def __init__(self, product: Product, folder: Path, server: RedisServer, far_port: int) -> None:
-        self._product, self._server, self._far_port = product, server, far_port
+    def __init__(
+        self, product: Product, folder: Path, server: RedisServer, far_port: int, broker: Broker | None
+    ) -> None:
+        self._product, self._server, self._far_port, self._broker = product, server, far_port, broker
         self.folder = folder
 
     @property
     def store(self) -> str:
         return self._server.url()
 
-    @property
-    def far_store(self) -> str:
-        return self._server.url(port=self._far_port)
+    def env(self, *, far: bool) -> dict[str, str]:
+        told = {"RACE_STORE": self._server.url(port=self._far_port if far else None)}
+        return told if self._broker is None else told | {"RACE_AMQP": self._broker.url(far=far)}
 
     def stored(self, sent: int) -> int:
         """Counted by the contestant's own keys."""
@@ -58,8 +60,9 @@ class ServerPlace:
         raise RuntimeError("Nobody is killed in this group.")
 
     def cpu_s(self) -> float:
-        """The server's CPU time, with that of its threads."""
-        return clock_s(self._server.process.pid)
+        """The server's CPU time, with that of its threads, and the broker's."""
+        brokers_s = 0.0 if self._broker is None else self._broker.tree.cpu_s()
+        return clock_s(self._server.process.pid) + brokers_s
 
 
 class Server:
@@ -72,15 +75,14 @@ class Server:
         self._allocator = "the C library's malloc" if quick is None else "jemalloc"
         self._server = RedisServer(quick or plain, folder / "server", appendonly="everysec", config=CONFIG)
         self._far_port = free_port()
+        self._rabbitmq: RabbitMQ | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.callback(self._server.end)
             self._server.start()
-            command = [sys.executable, "-m", "bench.race.far", str(self._far_port), str(self._server.port)]
-            env = os.environ | {"PYTHONPATH": str(ROOT)}
-            stack.enter_context(Tree(command, cwd=ROOT, env=env, log=self._folder / "far.log"))
+            stack.enter_context(far.way(self._far_port, self._server.port, self._folder / "far.log"))
             wait_for("the long way", self._is_far_open)
             self._stack = stack.pop_all()
         return self
@@ -99,14 +101,22 @@ class Server:
             "far_round_trip": f"{self._round_trip_ms(self._far_port):.2f} ms",
         }
 
+    def prepare(self, product: Product) -> str:
+        """The broker of who sends through one."""
+        if not product.broker:
+            return ""
+        self._rabbitmq = rabbitmq.installed(ROOT / ".cache" / "rabbitmq")
+        return self._rabbitmq.versions
+
     @contextmanager
     def fresh(self, product: Product, name: str) -> Generator[ServerPlace]:
-        """The server, emptied."""
+        """The server, emptied; with a broker that was just started, if the product needs one."""
         folder = self._folder / name
         folder.mkdir(parents=True)
         try:
             self._empty()
-            yield ServerPlace(product, folder, self._server, self._far_port)
+            with self._broker_of(product, folder) as broker:
+                yield ServerPlace(product, folder, self._server, self._far_port, broker)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -116,6 +126,12 @@ class Server:
         with self.fresh(product, name) as place:
             fill(place, jobs)
             yield place
+
+    def _broker_of(self, product: Product, folder: Path) -> AbstractContextManager[Broker | None]:
+        if not product.broker:
+            return nullcontext()
+        assert self._rabbitmq is not None, "it was not prepared"
+        return rabbitmq.broker(self._rabbitmq, folder / "broker")
 
     def _empty(self) -> None:
         """Without a key, a script or a line in its file."""

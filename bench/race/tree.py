@@ -31,8 +31,10 @@ class Clock(NamedTuple):
 class Tree:
     """A command in a session of its own; at the end of the `with` nothing of it is left."""
 
-    def __init__(self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> None:
-        self._log = log
+    def __init__(
+        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path, name: str = "worker"
+    ) -> None:
+        self._log, self._name = log, name
         with log.open("ab") as output:
             self._root = subprocess.Popen(
                 command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -71,7 +73,7 @@ class Tree:
     def check(self) -> None:
         """Raises what it wrote last if it has ended by itself."""
         if self._root.poll() is not None:
-            raise RuntimeError(f"The worker ended with {self._root.returncode}: {last_line(self._log)}")
+            raise RuntimeError(f"The {self._name} ended with {self._root.returncode}: {last_line(self._log)}")
 
     def kill(self) -> None:
         """kill -9 of all of it. It is stopped first, so that nobody sees another die and starts a new one."""

@@ -70,6 +70,11 @@ def _reruns(found: Found) -> list[Round]:
 BULLMQ = ("bullmq", "bullmq-2")
 
 
+def _python_on_redis(found: Found) -> list[str]:
+    """The Python peers that send through the server itself."""
+    return [name for name in _kind(found, "peer", "python") if not found[name].product.broker]
+
+
 def _fastest(found: Found, names: Sequence[str]) -> list[str]:
     """Of several configurations the one that drains best, by the median of its rounds."""
     measured = {name: rate for name in names if name in found and (rate := found[name].median("drain_per_s"))}
@@ -120,7 +125,7 @@ RULES: dict[str, dict[str, Rule]] = {
     },
     "redis": {
         "drain_bullmq": lambda found: _ours_beside(found, BULLMQ),
-        "drain_python": lambda found: _ours_beside(found, _kind(found, "peer", "python")),
+        "drain_python": lambda found: _ours_beside(found, _python_on_redis(found)),
         "drain_celery": lambda found: _ours_beside(found, ["celery-prefork"]),
         "cpu_solo": lambda found: _alone(_all_cpu(found, "windlass-solo")),
         "cpu_bullmq": lambda found: _beside(_all_cpu(found, "windlass-solo"), _all_cpu(found, *BULLMQ), best=min),

@@ -1,6 +1,11 @@
 """Celery with its Redis transport and result backend, each in a database of its own on the one server.
 
-A message is acknowledged when it is taken, which is the default; with `acks_late` it would come back after an hour.
+Where there is a RabbitMQ, messages go through it, and only results lie on the server. Messages are persistent there and
+their queue is durable, which are the defaults. A send waits for the broker's confirmation, which is not the default: in
+this race it returns when the store has the job, whoever sends.
+
+A message is acknowledged when it is taken, which is the default; with `acks_late` it would come back after an hour, or
+from RabbitMQ at once.
 """
 
 import os
@@ -10,12 +15,14 @@ import marks
 from celery import Celery, group
 
 store = os.environ["RACE_STORE"].removesuffix("/0")
-app = Celery("race", broker=f"{store}/0", backend=f"{store}/1")
+app = Celery("race", broker=os.environ.get("RACE_AMQP", f"{store}/0"), backend=f"{store}/1")
 app.conf.update(
     worker_prefetch_multiplier=int(os.environ["RACE_PREFETCH"]),
     worker_enable_remote_control=False,
     broker_connection_retry_on_startup=True,
 )
+if "RACE_AMQP" in os.environ:
+    app.conf.broker_transport_options = {"confirm_publish": True}
 work = app.task(name="work")(marks.work)
 
 
