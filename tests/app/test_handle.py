@@ -13,9 +13,10 @@ import pytest
 from tests.app.conftest import Store
 from tests.soak.waiting import HANG_S, wait_for
 from windlass import App, Handle, Handles, Middleware, State, Worker, as_completed, gather
-from windlass.app import asker
+from windlass.app import asker, handles
 from windlass.app import waiter as waiter_module
 from windlass.app.context import JobContext, current
+from windlass.app.waiter import Waiter
 from windlass.core.errors import (
     BadValue,
     JobCancelled,
@@ -29,7 +30,7 @@ from windlass.core.errors import (
     WouldBlock,
     WrongType,
 )
-from windlass.core.ids import new_id, show_id
+from windlass.core.ids import JobId, new_id, show_id
 from windlass.engines.protocol import Interest
 from windlass.testing.clock import FakeClock, travel
 from windlass.testing.faults import Fault
@@ -240,6 +241,20 @@ def test_a_look_is_taken_however_short_the_time(store: Store) -> None:
     assert gather(handles, 0) == [2, 4, 6]
     assert sorted(handle.get(0) for handle in as_completed(handles, 0)) == [2, 4, 6]
     assert sorted(asyncio.run(all_in_time(handles, 0))) == [2, 4, 6]
+
+
+def test_an_end_that_comes_just_before_the_last_look_is_given(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = store.double.delay_many([(1,), (2,), (3,)])
+    with Worker(store.app, slots=1):
+        assert gather(some, HANG_S) == [2, 4, 6]
+
+    def late(watched: Sequence[handles.Watched[int]]) -> list[tuple[Waiter, list[JobId]]]:
+        wait_for("the ends", lambda: all(one.future.done() for one in watched))
+        return []
+
+    monkeypatch.setattr(handles, "_not_ended", late)
+    assert sorted(asyncio.run(all_in_time(some, 0))) == [2, 4, 6]
+    assert sorted(handle.get(0) for handle in as_completed(some, 0)) == [2, 4, 6]
 
 
 def test_where_nobody_may_wait_for_a_job_nobody_waits_for_the_store(store: Store) -> None:

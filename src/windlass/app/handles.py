@@ -104,7 +104,7 @@ class Completed(Generic[R_co]):
                             waiter.last_look(ids, _nothing)
                     except StoreUnavailable as error:
                         away = error
-                    if ended.empty():
+                    if not _is_one_to_come(watched, left):
                         raise self._unfinished(left, deadline, away) from away
                     one = ended.get()
                 one.future.result()
@@ -130,9 +130,9 @@ class Completed(Generic[R_co]):
                             await waiter.last_look_in_loop(ids, _nothing)
                     except StoreUnavailable as error:
                         away = error
-                    if ended.empty():
+                    if not _is_one_to_come(watched, left):
                         raise self._unfinished(left, deadline, away) from away
-                    one = ended.get_nowait()
+                    one = await ended.get()
                 one.future.result()
                 yield one.handle
 
@@ -155,6 +155,11 @@ def _not_ended(watched: Sequence[Watched[Any]]) -> Iterable[tuple[Waiter, list[J
         if not future.done():
             left.setdefault(waiter, []).append(handle.job_id)
     return [(waiter, ids[:BATCH]) for waiter, ids in left.items()]
+
+
+def _is_one_to_come(watched: Sequence[Watched[Any]], left: int) -> bool:
+    """Whether one more has ended than was given: the thread that answered it may not have put it down yet."""
+    return sum(one.future.done() for one in watched) > len(watched) - left
 
 
 def _nothing(_: Engine) -> None:
