@@ -160,7 +160,10 @@ class MemoryEngine:
     def renew(self, beat: Beat, /) -> Orders:
         check_beat(beat)
         with self._step() as (admission, now_us):
-            return renew.renew(admission.store, beat, now_us)
+            orders = renew.renew(admission.store, beat, now_us)
+        if orders.gone or beat.bye:
+            self._looked.forget(beat.card.worker)
+        return orders
 
     def note(self, notes: Sequence[Note], /) -> list[Verdict]:
         check_notes(notes, self._limits)

@@ -317,6 +317,8 @@ class RedisEngine:
         spans = list(SPANS_US.items())
         head = (card.worker.hex(), beat.beat, card.lease_us, int(card.tasks is None), int(beat.bye), deltas, spans)
         gone, now_us, *rest = self._run("renew", [_pack(head), msgspec.json.encode(card), *(card.tasks or ())])
+        if gone or beat.bye:
+            self._looked.forget(card.worker)
         if gone:
             self._is_emptied(self._opened())
             return Orders(gone=True, now_us=int(now_us))
