@@ -80,9 +80,7 @@ def test_processes_and_the_reason_for_waiting_name_scripts(shell: Shell) -> None
     with shell.running("worker", "tasks.py", "--scripts", "jobs") as worker:
         worker.wait_for("has started")
         wait_for("it to run", lambda: "it begins" in shell.out("jobs", "logs", job_id))
-        (told,) = json.loads(shell.out("inspect", "processes", "--json"))
-        roles = [process["role"] for process in told["processes"]]
-        assert sorted(roles) == ["runner", "scripts", "spare", "supervisor"]
+        wait_for("the spare runner", lambda: _roles(shell) == ["runner", "scripts", "spare", "supervisor"])
         (shell.folder / "go").touch()
         assert shell.out("result", job_id, "--wait", "--timeout", "60") == "0"
 
@@ -131,3 +129,8 @@ def test_a_worker_with_neither_an_app_nor_scripts_or_with_a_folder_that_is_not_t
     assert "Which app? Give a file or a module" in shell.refused("worker", code=2)
     assert "There is no folder of scripts 'none'. Make it" in shell.refused("worker", "--scripts", "none", code=2)
     assert "Leave --url out" in shell.refused("worker", "tasks.py", "-u", "sqlite:///x.db", code=2)
+
+
+def _roles(shell: Shell) -> list[str]:
+    (told,) = json.loads(shell.out("inspect", "processes", "--json"))
+    return sorted(process["role"] for process in told["processes"])

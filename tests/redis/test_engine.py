@@ -177,7 +177,8 @@ def test_who_sees_that_another_one_sweeps_does_not_ask_for_it(
 def test_who_waits_for_orders_is_told_of_each_sweep_and_need_not_ask(
     harness: Harness, valkey: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, other = harness.worker(), harness.another(harness.limits)
+    other = harness.another(harness.limits)
+    worker = harness.worker(on=other)
     harness.pass_time(60)
     seen: list[glance.Head] = []
     tell = glance.Glance.tell
@@ -191,15 +192,41 @@ def test_who_waits_for_orders_is_told_of_each_sweep_and_need_not_ask(
     with ThreadPoolExecutor() as threads, valkey.client() as client:
         orders = threads.submit(other.listen, Interest(worker=worker), 30)
         wait_for("the listener", lambda: channel in client.pubsub_channels())
-        assert client.publish(channel, b"7 7 x") == 1
+        for junk in (b"7 7 x", b"7 7", b"7 7 " + b"7" * 5_000):
+            assert client.publish(channel, junk) == 1
+        wait_for("the junk", lambda: len(seen) == 3)
         harness.send()
         assert not harness.sweep(worker=worker).more
-        wait_for("the word", lambda: len(seen) == 2)
+        wait_for("the word", lambda: len(seen) == 4)
         other.signal([Hint(kind="order", id=worker)])
         assert [hint.kind for hint in orders.result(10)] == ["order"]
     with closing(Link(read_address(valkey.url))) as link:
-        assert seen[1] == glance.Glance(link).look()
-    assert seen[0].version < seen[1].version < 7
+        assert seen[3] == glance.Glance(link).look()
+    assert seen[0].version < seen[3].version < 7
+
+
+def test_heads_are_told_to_workers_alone_as_long_as_they_are_there(harness: Harness, valkey: Namespace) -> None:
+    def told() -> int:
+        with valkey.client() as client:
+            return client.pubsub_numsub(b"{%b}:head" % valkey.name.encode())[0][1]
+
+    engine, worker = harness.engine, harness.worker()
+    waits = Interest(ends=frozenset({harness.send()}), worker=new_id())
+    assert engine.listen(waits, 0) == engine.listen(msgspec.structs.replace(waits, ends=frozenset()), 0) == []
+    assert told() == 0
+    with ThreadPoolExecutor() as threads:
+        orders = threads.submit(engine.listen, Interest(worker=worker), 30)
+        wait_for("the worker", told)
+        # Another one that listens meanwhile, and again, leaves no second ear behind that hears them.
+        for _ in range(2):
+            assert engine.listen(Interest(queues=("other",), worker=worker), 0) == []
+        engine.signal([Hint(kind="order", id=worker)])
+        assert [hint.kind for hint in orders.result(10)] == ["order"]
+    assert engine.listen(Interest(queues=("other",), worker=worker), 0) == []
+    assert engine.listen(Interest(worker=worker), 0) == []
+    assert told() == 1
+    harness.renew(worker, bye=True)
+    wait_for("nobody to be told", lambda: not told())
 
 
 def test_one_question_about_the_head_serves_all_for_a_while(harness: Harness, valkey: Namespace) -> None:

@@ -122,6 +122,20 @@ def test_no_error_of_a_step_ends_the_loop(error: BaseException, caplog: pytest.L
     assert type(error).__name__ in caplog.text
 
 
+def test_no_error_of_its_sleep_ends_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    service, rests = Steps(0.1, 0.1), Steps.rest
+
+    def rest(pause_s: float | None) -> None:
+        rests(service, pause_s)
+        if service.plan:
+            raise ValueError("what somebody has published")
+
+    service.rest = rest
+    run(service)
+    assert not service.plan
+    assert "The steps failed; it tries again." in caplog.text
+
+
 def test_stop_returns_when_the_last_step_is_over_and_no_thread_is_left() -> None:
     service = Steps(0.1)
     run(service)

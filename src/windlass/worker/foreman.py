@@ -32,6 +32,8 @@ QUICK_US = 1_000_000
 """A runner that lives for less, and has run nothing, died by itself and not of a job."""
 MOST_QUICK = 5
 FIRST_PAUSE_US, LONGEST_PAUSE_US = 100_000, 2_000_000
+SETTLED_US = 3_000_000
+"""So long after a worker's start a spare process is started, and not before."""
 GATHER_S = 0.002
 """How long ends are left to come together while their runner has more to run: to be woken for each costs more than the
 work on it."""
@@ -92,6 +94,7 @@ class Foreman(Service):
         self._not_before_us = 0
         self._restarts: dict[int, int] = {}
         self.spare: RunnerProcess | None = None
+        self._spare_from_us = 0
         self.first = threading.Event()
         """Set when the first runner works, or cannot."""
         self.trouble: WindlassError | None = None
@@ -166,7 +169,7 @@ class Foreman(Service):
             self._hurry(now_us),
         ]
         self._go_on_restarting()
-        self._keep_a_spare()
+        pauses.append(self._keep_a_spare(now_us))
         return min((pause_s for pause_s in pauses if pause_s is not None), default=None)
 
     def _hear(self, runner: RunnerProcess) -> None:
@@ -252,15 +255,20 @@ class Foreman(Service):
         """All processes that are there on purpose."""
         return {runner.pid for runner in self._all()}
 
-    def _keep_a_spare(self) -> None:
+    def _keep_a_spare(self, now_us: int) -> float | None:
         """One process waits that has loaded all but the app: whoever takes a dead one's place works so much sooner.
 
-        It is started when nobody else is starting, for it would keep them from the processor.
+        It is started when nobody else is starting, and a while after the worker: it would keep them, and the jobs that
+        have waited for the worker, from the processor.
         """
         roster = self._roster
         at_rest = roster.hello is not None and not roster.stopping and self.trouble is None
-        if at_rest and self.spare is None and all(runner.state == "working" for runner in roster.all()):
-            self.spare = self._new()
+        if not at_rest or self.spare is not None or any(runner.state != "working" for runner in roster.all()):
+            return None
+        if now_us < self._spare_from_us:
+            return (self._spare_from_us - now_us) / 1e6
+        self.spare = self._new()
+        return None
 
     def _watch_starters(self, now_us: int) -> float | None:
         """An app may take as long as it likes to load, but not unsaid: it may wait for what never comes."""
@@ -275,7 +283,9 @@ class Foreman(Service):
         """It can work."""
         runner.greeted_us = self._clock.monotonic_us()
         log.debug("%s works, process %d.", runner.name, runner.pid)
-        self.first.set()
+        if not self.first.is_set():
+            self._spare_from_us = runner.greeted_us + SETTLED_US
+            self.first.set()
         elder = self._elder(runner)
         if elder is not None:
             self.retire(elder)

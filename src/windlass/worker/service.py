@@ -140,7 +140,14 @@ class Service:
             self._bell.clear()
             pause_s = self._step()
             if not self.stopping and pause_s != 0:
-                self.rest(pause_s)
+                self._sleep(pause_s)
+
+    def _sleep(self, pause_s: float | None) -> None:
+        try:
+            self.rest(pause_s)
+        except BaseException as error:  # as of a step: what a store publishes must not end a loop
+            if not self.stopping:
+                self._bell.wait(self._failed(error))
 
     def _step(self) -> float | None:
         self.stepped_us = self._clock.monotonic_us()

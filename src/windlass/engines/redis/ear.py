@@ -38,6 +38,11 @@ class Ear:
         """Which life of which server it hears."""
         return self._wire.run_id
 
+    @property
+    def channels(self) -> frozenset[bytes]:
+        """What it hears, whether anybody waits for it or not."""
+        return self._channels
+
     def listen_on(self, channels: frozenset[bytes]) -> None:
         """Hears exactly these from now on; returns when the server has confirmed it."""
         self._use(lambda: self._listen_on(channels))

@@ -219,6 +219,11 @@ class RedisEngine:
             raise StoreClosed("The redis engine is not open.", "Call open() first.")
         return self._link
 
+    def _listening(self) -> Listeners:
+        if self._listeners is None:
+            raise StoreClosed("The redis engine is not open.", "Call open() first.")
+        return self._listeners
+
     # ── scripts ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _run(self, verb: str, args: Sequence[bytes | str | int], *, repeat: bool = True) -> Any:
@@ -319,6 +324,9 @@ class RedisEngine:
         gone, now_us, *rest = self._run("renew", [_pack(head), msgspec.json.encode(card), *(card.tasks or ())])
         if gone or beat.bye:
             self._looked.forget(card.worker)
+            self._listening().forget(card.worker)
+        else:
+            self._listening().serve(card.worker)
         if gone:
             self._is_emptied(self._opened())
             return Orders(gone=True, now_us=int(now_us))
@@ -449,10 +457,8 @@ class RedisEngine:
         ]
 
     def listen(self, interest: Interest, timeout_s: float, /) -> list[Hint]:
-        self._opened()
-        assert self._listeners is not None
         looked = self._looked.at(interest)
-        return self._listeners.listen(interest, -1 if looked is None else looked, timeout_s)
+        return self._listening().listen(interest, -1 if looked is None else looked, timeout_s)
 
     def signal(self, hints: Sequence[Hint], /) -> None:
         self._opened()

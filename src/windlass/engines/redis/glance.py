@@ -17,6 +17,10 @@ TOLD_S: Final = 1.1
 """So long what was told is good: sweeps are a second apart, and a bit."""
 
 
+LONGEST: Final = 19
+"""Digits of a number in it."""
+
+
 class Head(NamedTuple):
     """What was seen; 0 where there is nothing."""
 
@@ -47,7 +51,7 @@ class Glance:
     def tell(self, data: bytes) -> None:
         """What a sweep has published; anything else that somebody may publish there tells nothing."""
         numbers = data.split()
-        if len(numbers) == len(Head._fields) and all(number.isdigit() for number in numbers):
+        if len(numbers) == len(Head._fields) and all(_is_number(number) for number in numbers):
             self._take_in(Head(*map(int, numbers)), time.monotonic(), TOLD_S)
 
     def has_judged(self, after_us: int, within_s: float) -> bool:
@@ -57,6 +61,10 @@ class Glance:
 
     def _take_in(self, head: Head, now_s: float, good_s: float) -> Head:
         self._seen = now_s + good_s, head
-        if head.judged_us > self._judged[1]:
+        if head.judged_us != self._judged[1]:
             self._judged = now_s, head.judged_us
         return head
+
+
+def _is_number(text: bytes) -> bool:
+    return len(text) <= LONGEST and text.isdigit()

@@ -4,8 +4,8 @@ Each listening thread has an ear, a connection that hears channels: its own (on 
 those of the jobs whose ends it waits for, those of the worker and the bell it listens for. It first listens, then looks
 at the store, where it becomes idle in the same step. Once a second, as a net, it looks again, at the store's version
 first: as long as that is the one of its last claim, no work has come. Of all workers the one that sweeps has that
-number told to the others (glance.py), on the channel `head`: who waits for orders, as a worker does all the time, hears
-it.
+number told to the others (glance.py), on the channel `head`: a worker hears it where it waits for orders, which it does
+all the time. Nobody else may: what is told to an ear that nobody uses fills the server's memory.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.errors import StoreClosed, StoreUnavailable
-from windlass.core.ids import new_id
+from windlass.core.ids import WorkerId, new_id
 from windlass.engines.protocol import Hint, Interest
 from windlass.engines.redis.ear import Ear
 from windlass.engines.redis.glance import Glance
 from windlass.engines.redis.link import Link
 from windlass.engines.redis.values import read_told
 
-NET_S: Final = 1.0
+NET_S: Final = 0.9
 SPARE: Final = 8
 """So many ears are kept for the next who listen."""
 HEAD: Final = b"head"
@@ -60,6 +60,7 @@ class Listeners:
         self._prefix = link.address.prefix
         self._lock = threading.Lock()
         self._spare: list[Post] = []
+        self._workers: set[WorkerId] = set()
         self._closed = False
 
     def close(self) -> None:
@@ -67,6 +68,19 @@ class Listeners:
         with self._lock:
             self._closed = True
             self._spare.clear()
+
+    def serve(self, worker: WorkerId) -> None:
+        """That one is a worker, and alive: from now on it is told what a sweep has found."""
+        self._workers.add(worker)
+
+    def forget(self, worker: WorkerId) -> None:
+        """It is gone, and with it the ear that nobody uses any more."""
+        with self._lock:
+            self._workers.discard(worker)
+            deaf = [post for post in self._spare if self._prefix + HEAD in post.ear.channels]
+            self._spare = [post for post in self._spare if post not in deaf]
+        for post in deaf:
+            post.ear.close()
 
     def listen(self, interest: Interest, looked: int, timeout_s: float) -> list[Hint]:
         """What the listener should know: hints, or nothing after the time is over."""
@@ -80,9 +94,10 @@ class Listeners:
     def _listen(self, interest: Interest, looked: int, until_s: float) -> list[Hint]:
         rooms = _rooms(interest)
         while True:
-            post = self._take()
+            channels = self._channels(interest)
+            post = self._take(channels)
             try:
-                post.ear.listen_on(self._channels(post, interest))
+                post.ear.listen_on(channels | {self._prefix + b"ear:" + post.name.encode()})
                 hints = self._wait(post, interest, rooms, looked, until_s)
                 self._rise(post, rooms)
                 if post.rung:
@@ -148,13 +163,16 @@ class Listeners:
 
     # ── ears ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take(self) -> Post:
+    def _take(self, channels: frozenset[bytes]) -> Post:
+        """The one that hears most of these: it has the least to change, and none is left to hear what nobody reads."""
         with self._lock:
             if self._closed:
                 raise StoreClosed("The engine was closed.", "Open it again.")
             stale = [post for post in self._spare if not self._is_here(post)]
             self._spare = [post for post in self._spare if post not in stale]
-            found = self._spare.pop() if self._spare else None
+            found = max(reversed(self._spare), key=lambda post: len(post.ear.channels & channels), default=None)
+            if found is not None:
+                self._spare.remove(found)
         for post in stale:
             post.ear.close()
         return found or Post(self._link.subscription())
@@ -165,18 +183,18 @@ class Listeners:
 
     def _give_back(self, post: Post) -> None:
         with self._lock:
-            if not self._closed and len(self._spare) < SPARE and self._is_here(post):
+            is_left = not self._workers and self._prefix + HEAD in post.ear.channels
+            if not self._closed and not is_left and len(self._spare) < SPARE and self._is_here(post):
                 self._spare.append(post)
                 return
         post.ear.close()
 
     # ── channels ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _channels(self, post: Post, interest: Interest) -> frozenset[bytes]:
-        names = [b"ear:" + post.name.encode()]
-        names += [b"end:" + job_id for job_id in interest.ends]
+    def _channels(self, interest: Interest) -> frozenset[bytes]:
+        names = [b"end:" + job_id for job_id in interest.ends]
         names += [b"order:" + each.hex().encode() for each in (interest.worker, interest.bell) if each is not None]
-        if _waits_for_orders(interest):
+        if interest.worker in self._workers and interest.queues == ():
             names.append(HEAD)
         return frozenset(self._prefix + name for name in names)
 
@@ -184,7 +202,8 @@ class Listeners:
         kind, _, what = channel.removeprefix(self._prefix).partition(b":")
         match kind:
             case b"head":
-                self._glance.tell(data)
+                if self._is_here(post):
+                    self._glance.tell(data)
                 return None
             case b"end":
                 # What a server says that lost its place meanwhile may be told otherwise by the one that has it.
@@ -198,10 +217,6 @@ class Listeners:
 def _idler(post: Post, rooms: tuple[str, ...]) -> str:
     """Who is idle, as a script finds it in each of its rooms: whoever rings it takes it out of all of them."""
     return " ".join([post.name, *rooms]) if len(rooms) > 1 else post.name
-
-
-def _waits_for_orders(interest: Interest) -> bool:
-    return interest.worker is not None and interest.queues == ()
 
 
 def _rooms(interest: Interest) -> tuple[str, ...]:
